@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// AnycastStatus is a process of baton anycast at a glance: a site's, a planner's or both.
+// AnycastStatus is the status of a baton anycast process: a site, a planner or both.
 type AnycastStatus struct {
 	Process
 
@@ -25,17 +25,17 @@ type AnycastSite struct {
 	Held      string         `json:"held,omitempty"` // why it waits
 	HeldUntil time.Time      `json:"held_until,omitzero"`
 	Changes   uint64         `json:"changes"`         // of the level
-	Penalty   float64        `json:"penalty"`         // what routers that damp have counted
-	Budget    float64        `json:"budget"`          // what the site's own choices may bring it to; 0: no bound
-	Fault     string         `json:"fault,omitempty"` // why the routers are not told
+	Penalty   float64        `json:"penalty"`         // as counted by routers with route flap damping
+	Budget    float64        `json:"budget"`          // largest penalty that the site's own choices may cause; 0: no bound
+	Fault     string         `json:"fault,omitempty"` // why nothing is advertised to the routers
 
 	Health      string             `json:"health"` // up, down or unknown
 	Cause       string             `json:"cause,omitempty"`
 	Checks      []AnycastCheck     `json:"checks"`
-	Load        *float64           `json:"load,omitempty"` // share of the capacity; nil: it is not known
+	Load        *float64           `json:"load,omitempty"` // share of the capacity; nil: unknown
 	Loads       []AnycastLoad      `json:"loads"`
 	Instruction AnycastInstruction `json:"instruction,omitzero"`
-	Proposal    *AnycastProposal   `json:"proposal,omitempty"` // nil: there is no planner, or it has never proposed anything
+	Proposal    *AnycastProposal   `json:"proposal,omitempty"` // nil: no planner, or no proposal yet
 	Peers       []AnycastPeer      `json:"peers"`
 	Others      []AnycastNeighbor  `json:"others"`
 }
@@ -52,23 +52,23 @@ type AnycastLevel struct {
 	Leave           float64  `json:"leave,omitempty"`
 }
 
-// AnycastCheck is what a site knows by a check.
+// AnycastCheck is the result of a site's check.
 type AnycastCheck struct {
 	Name   string    `json:"name"`
 	Health string    `json:"health"`
-	Last   string    `json:"last,omitempty"` // the last failure; "": the last answer was good
+	Last   string    `json:"last,omitempty"` // the last failure; "": the last check succeeded
 	At     time.Time `json:"at,omitzero"`
 }
 
 // AnycastLoad is a measurement of a site's load.
 type AnycastLoad struct {
 	Name  string    `json:"name"`
-	Share *float64  `json:"share,omitempty"` // of the capacity; nil: there was none yet
+	Share *float64  `json:"share,omitempty"` // of the capacity; nil: none measured yet
 	At    time.Time `json:"at,omitzero"`
-	Error string    `json:"error,omitempty"` // why there is none that is later
+	Error string    `json:"error,omitempty"` // why there is no later one
 }
 
-// AnycastProposal is the last proposal that a site has from its planner.
+// AnycastProposal is the last proposal from the site's planner.
 type AnycastProposal struct {
 	Planner string    `json:"planner"`
 	Level   string    `json:"level"`
@@ -83,11 +83,11 @@ type AnycastPeer struct {
 	AS      uint32    `json:"as"`
 	State   string    `json:"state"` // RFC 4271, section 8.2.2
 	Since   time.Time `json:"since"`
-	Ups     int       `json:"ups"`            // times that it was established
-	Last    string    `json:"last,omitempty"` // why it has ended last
+	Ups     int       `json:"ups"`            // how often it was established
+	Last    string    `json:"last,omitempty"` // why it last ended
 }
 
-// AnycastNeighbor is what a process knows of another site.
+// AnycastNeighbor is the last known state of another site.
 type AnycastNeighbor struct {
 	Name     string    `json:"name"`
 	Alive    bool      `json:"alive"` // known to be up and to announce
@@ -99,15 +99,15 @@ type AnycastNeighbor struct {
 	Proposal string    `json:"proposal,omitempty"` // level that the planner proposes to it
 }
 
-// AnycastPlanner is what a planner does.
+// AnycastPlanner is the state of a planner.
 type AnycastPlanner struct {
 	Sites      []AnycastNeighbor `json:"sites"`
-	Moved      time.Time         `json:"moved,omitzero"` // when it has last changed something
-	Because    string            `json:"because"`        // of what is now
+	Moved      time.Time         `json:"moved,omitzero"` // when it last changed something
+	Because    string            `json:"because"`        // reason for the current state
 	Map        []AnycastIngress  `json:"map,omitempty"`  // of a static map
 	Overload   float64           `json:"overload"`       // bytes per second above capacities that the target leaves
 	Exact      bool              `json:"exact"`          // no better target exists
-	Next       []AnycastMove     `json:"next,omitempty"` // steps that are still to come, the first one first
+	Next       []AnycastMove     `json:"next,omitempty"` // remaining steps, in order
 	Forwarders []string          `json:"forwarders"`     // datapath ids that are connected
 }
 
@@ -115,7 +115,7 @@ type AnycastPlanner struct {
 type AnycastIngress struct {
 	Name   string  `json:"name"`
 	Site   string  `json:"site,omitempty"`   // "": to none
-	Target string  `json:"target,omitempty"` // where it is to go
+	Target string  `json:"target,omitempty"` // site to move to
 	Demand float64 `json:"demand"`           // bytes per second
 }
 
@@ -136,7 +136,7 @@ type AnycastInstruction struct {
 	At    time.Time `json:"at,omitzero"`     // when it was given
 }
 
-// AnycastBackend is what a site or a planner answers.
+// AnycastBackend serves the requests to a site or a planner.
 type AnycastBackend struct {
 	Status func(ctx context.Context) (AnycastStatus, error)
 	// Instruct carries out an operator's instruction.
@@ -153,7 +153,7 @@ func (b AnycastBackend) handle(mux *http.ServeMux) {
 	})
 }
 
-// Anycast asks how the process is.
+// Anycast returns the status of the process.
 func (c *Client) Anycast(ctx context.Context) (AnycastStatus, error) {
 	return ask[AnycastStatus](ctx, c, http.MethodGet, "/v1/anycast", nil)
 }

@@ -13,7 +13,7 @@ import (
 func TestBalanceArrives(t *testing.T) {
 	at := time.Unix(1700000000, 0).UTC()
 	status := BalanceStatus{
-		Process: Process{Version: "v1", PID: 7, Started: at, Name: "balance", Config: "balance.yaml", Loaded: at, Reloads: 14, ReloadsFailed: 15}, Datapath: "baton", Method: "turns", Inside: "bal0",
+		Process: Process{Version: "v1", PID: 7, Started: at, Name: "balance", Config: "balance.yaml", Loaded: at, Reloads: 14, ReloadsFailed: 15}, Datapath: "baton", Method: "round-robin", Internal: "bal0",
 		Links: []BalanceLink{{
 			Name: "fibre", Interface: "eth0", Port: 2, State: "used", Since: at, Tier: 1, Weight: 100, Measured: true,
 			Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.2")}, Gateways: []netip.Addr{netip.MustParseAddr("192.0.2.1")},

@@ -15,17 +15,17 @@ import (
 	"time"
 )
 
-// maxAnswer bounds an answer that is read as a whole, in octets.
+// maxAnswer bounds an answer that is read at once, in octets.
 const maxAnswer = 64 << 20
 
-// Client asks a daemon over its control socket. Its methods return a *NotRunningError when nobody listens there, an
-// *Error for what the daemon answered, and may be called from any goroutine.
+// Client sends requests to a daemon's control socket. Its methods return a *NotRunningError if nobody listens there and an
+// *Error for an error of the daemon, and may be called from any goroutine.
 type Client struct {
 	path string
 	http *http.Client
 }
 
-// NewClient makes a client; it connects when it asks. Close it.
+// NewClient returns a client, which connects at its first request. The caller closes it.
 func NewClient(path string) *Client {
 	d := &net.Dialer{Timeout: 5 * time.Second}
 	return &Client{path: path, http: &http.Client{Transport: &http.Transport{
@@ -39,17 +39,17 @@ func NewClient(path string) *Client {
 // Close ends idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Status asks how the process is, whichever part it is.
+// Status returns the status that all parts have in common.
 func (c *Client) Status(ctx context.Context) (Process, error) {
 	return ask[Process](ctx, c, http.MethodGet, "/v1/status", nil)
 }
 
-// Counters asks for every counter.
+// Counters returns all counters.
 func (c *Client) Counters(ctx context.Context) ([]Counter, error) {
 	return ask[[]Counter](ctx, c, http.MethodGet, "/v1/counters", nil)
 }
 
-// Reload has the process read its configuration anew. The error is ErrConflict when it cannot be put in force, and names file, line and
+// Reload makes the process reread its configuration. The error is ErrConflict if the new one is not usable, and names file, line and
 // key; the old one then stays in force.
 func (c *Client) Reload(ctx context.Context) (ReloadResult, error) {
 	return ask[ReloadResult](ctx, c, http.MethodPost, "/v1/reload", nil)
@@ -78,7 +78,7 @@ func lines[T any](ctx context.Context, c *Client, target string) iter.Seq2[T, er
 	}
 }
 
-// line reads an item, or the error that has ended the list early. At its end it returns io.EOF.
+// line reads an item, or the error that ended the list early. At the end of the list it returns io.EOF.
 func line[T any](in *json.Decoder) (item T, err error) {
 	var text json.RawMessage
 	if err := in.Decode(&text); err == io.EOF {
@@ -130,7 +130,7 @@ func (c *Client) do(ctx context.Context, method, target string, body any) (*http
 	case errors.Is(err, os.ErrPermission):
 		return nil, fmt.Errorf("open control socket %s: permission denied: only its owner may, try as root", c.path)
 	case err != nil:
-		return nil, fmt.Errorf("ask at %s: %w", c.path, err)
+		return nil, fmt.Errorf("send a request to %s: %w", c.path, err)
 	case res.StatusCode == http.StatusOK:
 		return res, nil
 	}

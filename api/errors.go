@@ -6,11 +6,11 @@ import (
 	"net/http"
 )
 
-// What an error of a Backend may wrap, and what the Client's error then is.
+// Errors that a Backend may wrap; the Client's error then is the same.
 var (
 	ErrNotFound = errors.New("not found")       // 404
 	ErrInvalid  = errors.New("invalid request") // 400
-	ErrConflict = errors.New("conflict")        // 409: a configuration that cannot be loaded, say
+	ErrConflict = errors.New("conflict")        // 409: for example, a configuration that cannot be loaded
 )
 
 var statuses = []struct {
@@ -29,7 +29,7 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// Error is what a daemon answered. errors.Is finds ErrNotFound, ErrInvalid and ErrConflict in it.
+// Error is a daemon's error. errors.Is finds ErrNotFound, ErrInvalid and ErrConflict in it.
 type Error struct {
 	Status  int // HTTP
 	Message string
@@ -54,7 +54,7 @@ func (e *NotRunningError) Error() string {
 	return fmt.Sprintf("nobody listens on %s: is it running?", e.Path)
 }
 
-// Refused marks the error of a reload that has left the old configuration in force: ErrConflict, in err's own words.
+// Refused marks the error of a reload that left the old configuration in force: ErrConflict with err's text.
 func Refused(err error) error { return refused{err} }
 
 type refused struct{ error }

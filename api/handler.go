@@ -14,16 +14,16 @@ import (
 // maxRequestBody bounds what a client may post, in octets.
 const maxRequestBody = 64 << 10
 
-// Backend is what a daemon supplies. A nil function is answered 501. An error may wrap ErrNotFound, ErrInvalid or
+// Backend holds the functions of a daemon. The answer for a nil function is 501. An error may wrap ErrNotFound, ErrInvalid or
 // ErrConflict; its text goes to the user.
 type Backend struct {
 	Part     Part
 	Counters func(ctx context.Context) ([]Counter, error)
-	// Reload reads the configuration anew. Its error wraps ErrConflict when the old one stays in force.
+	// Reload rereads the configuration. Its error wraps ErrConflict if the old one stays in force.
 	Reload func(ctx context.Context) (ReloadResult, error)
 }
 
-// Part is what one part alone answers: a RouterBackend, ForwarderBackend, RelayBackend, BalanceBackend, AnycastBackend or
+// Part holds the functions of one part: a RouterBackend, ForwarderBackend, RelayBackend, BalanceBackend, AnycastBackend or
 // PurgeBackend.
 type Part interface {
 	name() string
@@ -46,7 +46,7 @@ func Handler(b Backend) http.Handler {
 	return mux
 }
 
-// handleStatus serves a part's status under the part's name, and what all parts have in common as the daemon's.
+// handleStatus serves a part's status under the part's name, and the common fields as the daemon's status.
 func handleStatus[S interface{ process() Process }](mux *http.ServeMux, part string, status func(context.Context) (S, error)) {
 	mux.HandleFunc("GET /v1/"+part, func(w http.ResponseWriter, r *http.Request) {
 		serveOne(w, r, status)
@@ -90,8 +90,8 @@ func serveOne[R any](w http.ResponseWriter, r *http.Request, f func(context.Cont
 	writeJSON(w, http.StatusOK, out)
 }
 
-// serveLines writes items as they come, a line each, so that a table of a million is held nowhere. The first error can still have a
-// status; one that ends the list early is its last line, an errorBody.
+// serveLines writes items as they are found, one per line, so that a table of a million entries is never in memory. An error before the
+// first item gets a status; one that ends the list early is the last line, an errorBody.
 func serveLines[T any](w http.ResponseWriter, r *http.Request, f func(context.Context, func(T) bool) error) {
 	if f == nil {
 		unsupported(w, r)
@@ -129,7 +129,7 @@ func serveLines[T any](w http.ResponseWriter, r *http.Request, f func(context.Co
 func parseBody[T any](w http.ResponseWriter, r *http.Request) (T, error) {
 	var v T
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequestBody))
-	body.DisallowUnknownFields() // a misspelt undo must not drain
+	body.DisallowUnknownFields() // so that a misspelt undo does not drain
 	if err := body.Decode(&v); err != nil {
 		return v, fmt.Errorf("%w: body: %v", ErrInvalid, err)
 	}
@@ -151,15 +151,15 @@ func unsupported(w http.ResponseWriter, r *http.Request) {
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
-	if err != nil { // a value that JSON cannot hold: the daemon's mistake
+	if err != nil { // a value that JSON cannot represent: a bug of the daemon
 		status, body = http.StatusInternalServerError, []byte(`{"error":"encode answer"}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	w.Write(append(body, '\n')) // fails only when the client has gone
+	w.Write(append(body, '\n')) // fails only if the client has gone
 }
 
-// Serve answers on l, which it closes, until ctx is done. Answers under way have a second to end.
+// Serve serves requests on l, which it closes, until ctx is done. Requests in progress then have a second to finish.
 func Serve(ctx context.Context, l net.Listener, b Backend) error {
 	server := &http.Server{Handler: Handler(b), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 256 << 10}
 	down := make(chan struct{})

@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// maxSocketPath is what sockaddr_un holds, in octets.
+// maxSocketPath is the capacity of sockaddr_un, in octets.
 const maxSocketPath = 107
 
 // ErrInUse is wrapped by Listen's error when another daemon answers on the socket.
 var ErrInUse = errors.New("another daemon listens there")
 
-// Listen makes the control socket, which only its owner may open, and its folder where there is none. A socket file
-// that nobody listens on is replaced; a live one is refused with ErrInUse; anything else that has the name is left
-// alone and refused. Closing the listener removes the file, unless another daemon has replaced it.
+// Listen creates the control socket, which only its owner may open, and its folder if necessary. It replaces a socket file that
+// nobody listens on, refuses a live one with ErrInUse, and refuses any other file without touching it. Closing the listener removes
+// the socket, unless another daemon has replaced it.
 func Listen(path string) (net.Listener, error) {
 	l, err := listen(path)
 	if err != nil {
@@ -31,11 +31,11 @@ func Listen(path string) (net.Listener, error) {
 
 func listen(path string) (net.Listener, error) {
 	dir := filepath.Dir(path)
-	// The socket is bound under a name of its own and renamed, so that it is never there without its permissions and
-	// two daemons that start together do not unlink each other's.
+	// The socket is bound under a temporary name and renamed, so that it never exists without its permissions and
+	// two daemons that start at the same time do not unlink each other's.
 	temporary := filepath.Join(dir, "."+strconv.FormatInt(int64(os.Getpid()), 36)+strconv.FormatInt(time.Now().UnixNano()%46656, 36))
 	if len(path) > maxSocketPath || len(temporary) > maxSocketPath {
-		return nil, fmt.Errorf("path is longer than the %d octets that a unix socket's may have", maxSocketPath)
+		return nil, fmt.Errorf("path is longer than %d octets, the limit for unix sockets", maxSocketPath)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func listen(path string) (net.Listener, error) {
 	return &socket{UnixListener: l, path: path, file: file}, nil
 }
 
-// lockFolder keeps two daemons from looking and replacing at the same time.
+// lockFolder keeps two daemons from checking and replacing a socket at the same time.
 func lockFolder(dir string) (unlock func(), err error) {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -84,7 +84,7 @@ func lockFolder(dir string) (unlock func(), err error) {
 	return func() { d.Close() }, nil
 }
 
-// free says whether a name may be taken: nothing has it, or a socket that nobody listens on.
+// free reports whether a name may be used: no file has it, or a socket that nobody listens on.
 func free(path string) error {
 	file, err := os.Lstat(path)
 	switch {
@@ -109,7 +109,7 @@ func free(path string) error {
 	return err
 }
 
-// socket removes its file when it is closed.
+// socket removes its file on Close.
 type socket struct {
 	*net.UnixListener
 	path string
@@ -126,5 +126,5 @@ func (s *socket) Close() error {
 	return s.UnixListener.Close()
 }
 
-// Addr is the name that clients dial.
+// Addr returns the name that clients dial.
 func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }

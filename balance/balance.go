@@ -1,8 +1,8 @@
-// Package balance spreads the flows of a host's applications over all of its links, by an OpenFlow switch on the host (Al-Najjar, Layeghy,
-// Portmann: Pushing SDN to the end-host, 2016). See docs/balance.md.
+// Package balance spreads the flows of a host's applications over all of its links, using an OpenFlow switch on the host (Al-Najjar,
+// Layeghy, Portmann: Pushing SDN to the end-host, 2016). See docs/balance.md.
 //
-// One goroutine owns what is known of the links. From it the switch's tables and the host's side are computed anew whenever something has
-// happened, and what differs is carried out; see [Balance.Run].
+// One goroutine owns the state of the links. After each event it computes the switch's tables and the host's side anew and applies the
+// differences; see [Balance.Run].
 package balance
 
 import (
@@ -24,7 +24,7 @@ import (
 	"baton/balance/alive"
 	"baton/balance/config"
 	"baton/balance/controller"
-	"baton/balance/inside"
+	"baton/balance/host"
 	"baton/balance/links"
 	"baton/balance/policy"
 	"baton/balance/tables"
@@ -32,26 +32,26 @@ import (
 	"baton/sockdiag"
 )
 
-// Options make a Balance. All are required, but for Switch and what follows it with Open vSwitch.
+// Options of a Balance. All are required, except that Switch and the following are not used with Open vSwitch.
 type Options struct {
 	Config  *config.Config
 	Version string
 	Log     *slog.Logger
 	Load    func() (*config.Config, error) // for a reload
 
-	// Switch is Baton's forwarder until ctx ends; what it has in the kernel goes on then, and the next one takes it over. Unload takes it away.
+	// Switch runs Baton's forwarder until ctx ends; its kernel state stays, and the next one takes it over. Unload removes that state.
 	Switch func(ctx context.Context, s Switch) error
 	Unload func(name string) error
-	// Pins is where the switch's memory of flows is, by its name.
+	// Pins returns the folder of the switch's binding table, by its name.
 	Pins func(name string) string
 }
 
-// Switch is what a balance wants of Baton's forwarder.
+// Switch configures Baton's forwarder for a balance.
 type Switch struct {
 	Name    string
 	Ports   []SwitchPort
-	Flows   int    // that it remembers
-	Channel string // unix socket that a controller listens on
+	Flows   int    // most that it remembers
+	Channel string // unix socket of the controller
 	Control string // unix socket for the forwarder's own status
 }
 
@@ -59,7 +59,7 @@ type Switch struct {
 type SwitchPort struct {
 	Number    uint32
 	Interface string
-	Host      bool // it is the host's end: packets leave by it and come in for the host
+	Host      bool // the host's end: packets leave the host by it and enter the host from it
 }
 
 // Balance is a running balance. Its methods may be called from any goroutine.
@@ -68,59 +68,59 @@ type Balance struct {
 	log         *slog.Logger
 	started     time.Time
 	listeners   daemon.Listeners
-	channel     net.Listener // that Baton's forwarder connects to; nil with Open vSwitch
-	host        *inside.Host
+	channel     net.Listener // where Baton's forwarder connects; nil with Open vSwitch
+	host        *host.Host
 	sockets     *sockdiag.Conn
 	controller  *controller.Controller
 	watcher     *links.Watcher
 	prober      *alive.Prober
 	ended       chan struct{}   // closed when the loop has ended
-	switchEnded chan error      // why the forwarder has, for who waits
-	ctx         context.Context // of Run: what the loop has begun ends with it
+	switchEnded chan error      // why the forwarder ended, while start waits
+	ctx         context.Context // of Run, for everything that the loop starts
 
 	resets, reloads, reloadsFailed atomic.Uint64
 	up                             atomic.Bool // the loop runs
 
 	inbox inbox
 
-	// Of the loop.
-	known      known
+	// Owned by the loop.
+	state      state
 	inForce    tables.State
-	plan       inside.Plan
+	plan       host.Plan
 	measuring  measuring
 	lost       policy.Watch
 	suspects   suspects
 	looked     int
-	missing    []string          // control groups
-	told       map[string]string // what has failed and was told
-	loaded     time.Time         // when the configuration in force was
+	missing    []string          // control groups that do not exist
+	reported   map[string]string // last logged failure, by what failed
+	loaded     time.Time         // when the current configuration was loaded
 	accepting  errgroup.Group
-	stopSwitch func() // waits for its end; nil: there is none
+	stopSwitch func() // stops the switch and waits for its end; nil: there is none
 
 	mu            sync.Mutex // guards what is below
 	status        api.BalanceStatus
-	heard         map[string]time.Time // by the link's name: when a server has answered by it last
-	switchControl string               // the forwarder's socket; "": there is none
+	heard         map[string]time.Time // by link name: when a server last answered over it
+	switchControl string               // the forwarder's socket; "": none
 }
 
-// New takes the balance's name and opens its sockets. The host is as before until Run. The caller owes Close.
+// New takes the balance's name and opens its sockets. It does not change the host before Run. The caller owes Close.
 func New(o Options) (_ *Balance, err error) {
 	now := time.Now()
 	b := &Balance{
 		o: o, log: o.Log, started: now, loaded: now, inbox: newInbox(), ended: make(chan struct{}), switchEnded: make(chan error),
-		told: make(map[string]string), lost: policy.Watch{Grace: policy.Grace},
+		reported: make(map[string]string), lost: policy.Watch{Grace: policy.Grace},
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.Close())
 		}
 	}()
-	if b.known, err = (known{}).configure(o.Config); err != nil {
+	if b.state, err = (state{}).configure(o.Config); err != nil {
 		return nil, err
 	}
-	if b.host, err = inside.Open(o.Config.Name, inside.Options{}); err != nil {
-		if errors.Is(err, inside.ErrRunning) {
-			return nil, fmt.Errorf("balance %s runs already: %w", o.Config.Name, err)
+	if b.host, err = host.Open(o.Config.Name, host.Options{}); err != nil {
+		if errors.Is(err, host.ErrRunning) {
+			return nil, fmt.Errorf("balance %s is already running: %w", o.Config.Name, err)
 		}
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func New(o Options) (_ *Balance, err error) {
 		return nil, err
 	}
 	if err := b.sockets.Probe(); errors.Is(err, unix.EOPNOTSUPP) {
-		b.log.Warn("connections whose link has gone are not ended: applications wait until they give up", "err", err)
+		b.log.Warn("connections that lose their link are not ended: applications wait for their own timeouts", "err", err)
 	} else if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func New(o Options) (_ *Balance, err error) {
 		return nil, fmt.Errorf("%s: %w", o.Config.File, err)
 	}
 	if o.Config.Datapath == config.Baton {
-		if b.channel, err = api.Listen(b.switchWanted().Channel); err != nil {
+		if b.channel, err = api.Listen(b.switchConfig().Channel); err != nil {
 			return nil, err
 		}
 	}
@@ -144,7 +144,7 @@ func New(o Options) (_ *Balance, err error) {
 	return b, nil
 }
 
-// Close gives up the name and the sockets of a balance that does not run, or has run.
+// Close gives up the name and the sockets of a balance that has not run or has ended.
 func (b *Balance) Close() error {
 	errs := []error{b.listeners.Close()}
 	if b.channel != nil {
@@ -161,33 +161,33 @@ func (b *Balance) Close() error {
 	return errors.Join(errs...)
 }
 
-// Restore takes away what a balance that was killed has left, and tells what that was. unload takes away a switch of that name.
+// Restore removes what a killed balance has left, and lists it. unload removes the switch with that name.
 func Restore(name string, unload func(name string) error) (undone []string, err error) {
-	undone, err = inside.Restore(name, inside.Options{})
-	if errors.Is(err, inside.ErrRunning) {
+	undone, err = host.Restore(name, host.Options{})
+	if errors.Is(err, host.ErrRunning) {
 		return nil, fmt.Errorf("balance %s is running: stop it instead: %w", name, err)
 	}
 	return undone, errors.Join(err, unload(name))
 }
 
-// switchWanted is Baton's forwarder for what is known.
-func (b *Balance) switchWanted() Switch {
-	cfg := b.known.cfg
+// switchConfig returns the configuration of Baton's forwarder for the current state.
+func (b *Balance) switchConfig() Switch {
+	cfg := b.state.cfg
 	folder := filepath.Dir(cfg.Control)
 	s := Switch{
 		Name: cfg.Name, Flows: cfg.Limits.Flows,
 		Channel: filepath.Join(folder, "balance-"+cfg.Name+".of"), Control: filepath.Join(folder, "forwarder-"+cfg.Name+".sock"),
-		Ports: []SwitchPort{{Number: tables.InsidePort, Interface: cfg.Inside.Interface, Host: true}},
+		Ports: []SwitchPort{{Number: tables.InsidePort, Interface: cfg.Internal.Interface, Host: true}},
 	}
-	for i := range b.known.places {
-		if p := &b.known.places[i]; !p.gone {
+	for i := range b.state.places {
+		if p := &b.state.places[i]; !p.gone {
 			s.Ports = append(s.Ports, SwitchPort{Number: uint32(tables.FirstLink + i), Interface: p.cfg.Interface})
 		}
 	}
 	return s
 }
 
-// management is the socket of an Open vSwitch's bridge that OpenFlow is spoken at by the host's administrator.
+// management returns the administrator's OpenFlow socket of an Open vSwitch bridge.
 func management(bridge string) string {
 	folder := os.Getenv("OVS_RUNDIR")
 	if folder == "" {

@@ -9,18 +9,18 @@ import (
 	"strings"
 
 	"baton/balance/config"
-	"baton/balance/inside"
+	"baton/balance/host"
 	"baton/balance/links"
 )
 
-// Report is how a configuration fits a host, and what a balance would make of the host now.
+// Report says how a configuration fits a host, and what a balance would change there now.
 type Report struct {
 	Links    []links.Link
 	Findings []links.Finding
-	Changes  []string // in their order
+	Changes  []string // in order
 }
 
-// Check looks at the host without changing anything. What there is of the balance itself, running or left, is not in the way.
+// Check examines the host without changing anything. It ignores traces of the balance itself, running or left behind.
 func Check(cfg *config.Config) (Report, error) {
 	own, err := isOwn(cfg.Name)
 	if err != nil {
@@ -29,42 +29,42 @@ func Check(cfg *config.Config) (Report, error) {
 	return check(cfg, own)
 }
 
-// check looks at a host that has something of the balance, or nothing.
+// check examines a host; own says whether the host has traces of this balance.
 func check(cfg *config.Config, own bool) (r Report, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	w, err := links.Open(ctx, links.Options{Links: cfg.Links, Tell: func([]links.Link) {}, Log: slog.New(slog.DiscardHandler)})
+	w, err := links.Open(ctx, links.Options{Links: cfg.Links, Report: func([]links.Link) {}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return r, err
 	}
 	r.Links = w.List()
 	w.Close()
-	host, err := links.ReadHost(r.Links)
+	h, err := links.ReadHost(r.Links)
 	if err != nil {
 		return r, err
 	}
-	r.Findings = links.Check(cfg, host)
+	r.Findings = links.Check(cfg, h)
 	if own {
-		r.Findings = slices.DeleteFunc(r.Findings, func(f links.Finding) bool { return strings.HasPrefix(f.Key, "inside.") })
+		r.Findings = slices.DeleteFunc(r.Findings, func(f links.Finding) bool { return strings.HasPrefix(f.Key, "internal.") })
 	}
-	k, err := known{}.configure(cfg)
+	k, err := state{}.configure(cfg)
 	if err != nil {
 		return r, err
 	}
 	for i := range k.places {
 		k.places[i].now = r.Links[i]
 	}
-	plan := inside.Make(k.inside())
+	plan := host.Make(k.internal())
 	for _, item := range slices.Concat(plan.Items, plan.Divert) {
 		r.Changes = append(r.Changes, fmt.Sprint(item))
 	}
 	return r, nil
 }
 
-// isOwn says whether the host has something of a balance of that name.
+// isOwn reports whether the host has traces of a balance with that name.
 func isOwn(name string) (bool, error) {
-	h, err := inside.Open(name, inside.Options{})
-	if errors.Is(err, inside.ErrRunning) {
+	h, err := host.Open(name, host.Options{})
+	if errors.Is(err, host.ErrRunning) {
 		return true, nil
 	}
 	if err != nil {

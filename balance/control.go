@@ -8,7 +8,7 @@ import (
 	"baton/daemon"
 )
 
-// backend is what the control socket serves.
+// backend serves the control socket.
 func (b *Balance) backend() api.Backend {
 	return api.Backend{
 		Part:     api.BalanceBackend{Status: func(context.Context) (api.BalanceStatus, error) { return b.Status() }},

@@ -2,9 +2,9 @@ package balance
 
 import "sync"
 
-// inbox is what has happened, in order: each is a change of what the loop owns, and made by it.
+// inbox queues events in order. Each is a function that changes the loop's state and runs in the loop.
 type inbox struct {
-	wake chan struct{} // of one: there is something
+	wake chan struct{} // capacity 1: there are events
 
 	mu   sync.Mutex
 	list []func()
@@ -12,7 +12,7 @@ type inbox struct {
 
 func newInbox() inbox { return inbox{wake: make(chan struct{}, 1)} }
 
-// put never waits.
+// put never blocks.
 func (i *inbox) put(f func()) {
 	i.mu.Lock()
 	i.list = append(i.list, f)

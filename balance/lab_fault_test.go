@@ -184,7 +184,7 @@ func TestAddressChanges(t *testing.T) {
 }
 
 // TestNarrowWay: a router on the way of one link takes smaller packets alone, and says so; that reaches the application's socket.
-func TestNarrowWay(t *testing.T) {
+func TestNarrowPath(t *testing.T) {
 	everywhere(t, 2, func(t *testing.T, n *network, config string, exact bool) {
 		if !exact {
 			return // plain OpenFlow cannot look into ICMP errors

@@ -32,7 +32,7 @@ type flow struct {
 func (n *network) dial(address string) (*flow, error) {
 	ctx, cancel := context.WithTimeout(n.t.Context(), soon)
 	defer cancel()
-	c, err := n.host.Dial(ctx, "tcp", net.JoinHostPort(address, fmt.Sprint(whoPort)))
+	c, err := n.host.Dial(ctx, "tcp", net.JoinHostPort(address, fmt.Sprint(echoPort)))
 	if err != nil {
 		return nil, err
 	}

@@ -69,7 +69,7 @@ rules:
   - {services: [udp], links: [link1]}
 `, server4, pagePort))
 	speak := func() error {
-		if _, err := n.datagram(server4, whoPort, 1000); err != nil {
+		if _, err := n.datagram(server4, echoPort, 1000); err != nil {
 			return fmt.Errorf("a datagram: %w", err)
 		}
 		return nil

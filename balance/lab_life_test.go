@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"baton/balance/inside"
+	"baton/balance/host"
 	"baton/lab"
 )
 
@@ -69,7 +69,7 @@ func TestKilled(t *testing.T) {
 		if err := b.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		if left, err := filepath.Glob(filepath.Join(inside.Folder, "*"+n.name+"*")); err != nil || len(left) > 0 {
+		if left, err := filepath.Glob(filepath.Join(host.Folder, "*"+n.name+"*")); err != nil || len(left) > 0 {
 			t.Errorf("the journal is the machine's, not the host's: %v, %v", left, err)
 		}
 		n.restore()
@@ -155,7 +155,7 @@ func TestReload(t *testing.T) {
 		for _, f := range flows {
 			f.works()
 		}
-		for _, wrong := range []string{config + "links: []\n", config + "inside: {interface: bal7}\n" + two} {
+		for _, wrong := range []string{config + "links: []\n", config + "internal: {interface: bal7}\n" + two} {
 			if err := b.reload(wrong); err == nil {
 				t.Errorf("it is in force:\n%s", wrong)
 			}
@@ -176,10 +176,10 @@ func TestRefused(t *testing.T) {
 		code                              int
 	}{
 		{
-			"the interface is another's", "ip link add bal0 type veth peer name other0", "ip link del bal0", n.linksText(), "inside.interface: there is an interface bal0", 1,
+			"the interface is another's", "ip link add bal0 type veth peer name other0", "ip link del bal0", n.linksText(), "internal.interface: bal0", 1,
 		},
 		{
-			"the network is another's", "ip addr add 192.0.0.3/29 dev eth1", "ip addr del 192.0.0.3/29 dev eth1", n.linksText(), "inside.ipv4: 192.0.0.0/29 is used by eth1", 1,
+			"the network is another's", "ip addr add 192.0.0.3/29 dev eth1", "ip addr del 192.0.0.3/29 dev eth1", n.linksText(), "internal.ipv4: 192.0.0.0/29 is used by eth1", 1,
 		},
 		{"no link at all", "true", "true", "links: [eth7, eth8]\n", "links: none of the interfaces is there", 1},
 		{"a user that there is not", "true", "true", n.linksText() + "rules: [{application: {user: nobody-at-all}, links: [link0]}]\n", `rules[0].application.user: "nobody-at-all" is not a user of this host`, 2},

@@ -24,7 +24,7 @@ const (
 	manyFlows    = 100_000 // of UDP
 	manySockets  = 20      // that have them: a flow is a socket and an address
 	manyStreams  = 1000    // of TCP
-	manyRoom     = 200     // that are remembered beside these
+	manySpare    = 200     // that are remembered beside these
 	manyAtOnce   = 8       // datagrams of a socket on their way: those of all fit into the receive buffer of the server
 	manyPrefix   = "198.18.0.0/15"
 	manyPort     = 7001
@@ -36,8 +36,8 @@ const (
 func TestManyFlows(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, 3)
-	c := n.crowd()
-	config := planes[1].config + fmt.Sprintf("limits: {flows: %d}\n", manyFlows+manyStreams+manyRoom)
+	c := n.flowSet()
+	config := planes[1].config + fmt.Sprintf("limits: {flows: %d}\n", manyFlows+manyStreams+manySpare)
 	three := n.linksText()
 	two := strings.Join(strings.SplitAfter(three, "\n")[:3], "")
 	b := n.start(config + two)
@@ -70,19 +70,19 @@ func TestManyFlows(t *testing.T) {
 	works(streams)
 	c.counted(b, manyFlows+manyStreams)
 
-	c.speak("new flows after it", every(manyFlows, manyFlows+manyRoom, 1))
-	c.spread("three links", every(manyFlows, manyFlows+manyRoom, 1), 2, 1, 1)
-	c.counted(b, manyFlows+manyStreams+manyRoom)
-	refused := b.status().Verdicts["drop_bindings_full"]
-	if c.answered(manyFlows + manyRoom) {
+	c.speak("new flows after it", every(manyFlows, manyFlows+manySpare, 1))
+	c.spread("three links", every(manyFlows, manyFlows+manySpare, 1), 2, 1, 1)
+	c.counted(b, manyFlows+manyStreams+manySpare)
+	refused := b.status().Verdicts["drop_picks_full"]
+	if c.answered(manyFlows + manySpare) {
 		t.Error("a flow more than the limit is answered")
 	}
 	if now := b.status().Verdicts["drop_bindings_full"]; now == refused {
 		t.Errorf("no packet more was dropped as drop_bindings_full than %d", refused)
 	}
-	c.speak("at the limit", every(0, manyFlows+manyRoom, 7))
+	c.speak("at the limit", every(0, manyFlows+manySpare, 7))
 	works(streams)
-	c.counted(b, manyFlows+manyStreams+manyRoom)
+	c.counted(b, manyFlows+manyStreams+manySpare)
 	for _, s := range streams {
 		s.conn.Close() // is forgotten a little later
 	}
@@ -96,9 +96,9 @@ func TestManyFlows(t *testing.T) {
 			t.Fatalf("flow %d has the link that has gone", f)
 		}
 	}
-	c.speak("those of the others", every(0, manyFlows+manyRoom, 11))
+	c.speak("those of the others", every(0, manyFlows+manySpare, 11))
 	lab.Eventually(t, soon, func() error {
-		if !c.answered(manyFlows + manyRoom) {
+		if !c.answered(manyFlows + manySpare) {
 			return errors.New("a flow is not answered though others have ended")
 		}
 		return nil
@@ -107,7 +107,7 @@ func TestManyFlows(t *testing.T) {
 }
 
 // crowd is many flows of UDP. Flow f is socket f%manySockets's with address f/manySockets of the server.
-type crowd struct {
+type flowSet struct {
 	n       *network
 	sockets []*net.UDPConn
 	link    []int8 // by the flow; unknown: it has not been answered
@@ -117,7 +117,7 @@ type crowd struct {
 const unknown = -1
 
 // crowd makes the sockets, and a server at many addresses.
-func (n *network) crowd() *crowd {
+func (n *network) flowSet() *flowSet {
 	n.t.Helper()
 	if out, err := n.server.Exec(n.t.Context(), "ip", "route", "add", "local", manyPrefix, "dev", "lo"); err != nil {
 		n.t.Fatalf("%v\n%s", err, out)
@@ -126,7 +126,7 @@ func (n *network) crowd() *crowd {
 		g.Route(manyPrefix, last("203.0.113.0", 4*i+2))
 	}
 	n.echo()
-	c := &crowd{n: n, link: make([]int8, manyFlows+manyRoom+1)}
+	c := &flowSet{n: n, link: make([]int8, manyFlows+manySpare+1)}
 	for i := range c.link {
 		c.link[i] = unknown
 	}
@@ -181,7 +181,7 @@ func every(first, end, step int) (list []int) {
 }
 
 // address is the server's of a flow.
-func (c *crowd) address(f int) netip.AddrPort {
+func (c *flowSet) address(f int) netip.AddrPort {
 	var b [4]byte
 	first := netip.MustParsePrefix(manyPrefix).Addr().As4()
 	binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(first[:])+uint32(1+f/manySockets))
@@ -189,7 +189,7 @@ func (c *crowd) address(f int) netip.AddrPort {
 }
 
 // speak sends a packet of each flow, and requires that it is answered and has the link that it had.
-func (c *crowd) speak(what string, flows []int) {
+func (c *flowSet) speak(what string, flows []int) {
 	c.n.t.Helper()
 	c.round++
 	began := time.Now()
@@ -216,7 +216,7 @@ func (c *crowd) speak(what string, flows []int) {
 
 // exchange sends a packet of each of these flows of one socket until all are answered. Flows are known by what is said, and answers must
 // be from where the flow's packets went.
-func (c *crowd) exchange(flows []int, within time.Duration) error {
+func (c *flowSet) exchange(flows []int, within time.Duration) error {
 	s := c.sockets[flows[0]%manySockets]
 	waiting := make(map[int]bool)
 	for _, f := range flows {
@@ -262,7 +262,7 @@ func (c *crowd) exchange(flows []int, within time.Duration) error {
 }
 
 // note remembers a flow's link, which must be what it was.
-func (c *crowd) note(f int, host string) error {
+func (c *flowSet) note(f int, host string) error {
 	for i := range c.n.links {
 		if host4(i) != host {
 			continue
@@ -277,13 +277,13 @@ func (c *crowd) note(f int, host string) error {
 }
 
 // answered says whether a packet of a flow is.
-func (c *crowd) answered(f int) bool {
+func (c *flowSet) answered(f int) bool {
 	c.round++
 	return c.exchange([]int{f}, 200*time.Millisecond) == nil
 }
 
 // spread requires that links have as many flows as their weights say.
-func (c *crowd) spread(what string, flows []int, weights ...int) {
+func (c *flowSet) spread(what string, flows []int, weights ...int) {
 	c.n.t.Helper()
 	got, sum := make([]int, len(c.n.links)), 0
 	for _, f := range flows {
@@ -301,7 +301,7 @@ func (c *crowd) spread(what string, flows []int, weights ...int) {
 }
 
 // without forgets which link the flows of one have, and returns those.
-func (c *crowd) without(link int8) (list []int) {
+func (c *flowSet) without(link int8) (list []int) {
 	for f, l := range c.link {
 		if l == link {
 			c.link[f] = unknown
@@ -312,7 +312,7 @@ func (c *crowd) without(link int8) (list []int) {
 }
 
 // counted requires that the command line tells as many flows.
-func (c *crowd) counted(b *running, flows int) {
+func (c *flowSet) counted(b *running, flows int) {
 	c.n.t.Helper()
 	began := time.Now()
 	var s api.BalanceStatus

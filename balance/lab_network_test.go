@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"baton/balance/inside"
+	"baton/balance/host"
 	"baton/lab"
 	"baton/lab/peers"
 )
@@ -28,8 +28,8 @@ const (
 
 // The server's ports.
 const (
-	whoPort = 7000 // tells where a connection or datagram comes from, then says again what it is told
-	sshPort = 22   // of the host, which says again what it is told
+	echoPort = 7000 // tells where a connection or datagram comes from, then says again what it is told
+	sshPort  = 22   // of the host, which says again what it is told
 )
 
 // network is a host with links to gateways of different providers, and a server behind them all.
@@ -71,7 +71,7 @@ func newNetwork(t *testing.T, links int) *network {
 	t.Helper()
 	l := lab.New(t)
 	n := &network{Lab: l, t: t, host: l.Host("host"), server: l.Host("server"), name: newName()}
-	n.host.Private(inside.Folder)
+	n.host.Private(host.Folder)
 	for _, a := range []string{server4 + "/32", other4 + "/32", resolver4 + "/32", server6 + "/128"} {
 		n.server.Interface("lo").Address(a)
 	}
@@ -91,8 +91,8 @@ func newNetwork(t *testing.T, links int) *network {
 		n.defaults(i)
 	}
 	peers.Nginx(n.server, peers.NginxOptions{NoAccessLog: true, Workers: 1, Server: "add_header X-From $remote_addr always; location = /1g { limit_rate 1m; }"})
-	n.who(n.server, whoPort)
-	n.who(n.server, 53)
+	n.echoAddress(n.server, echoPort)
+	n.echoAddress(n.server, 53)
 	return n
 }
 
@@ -151,7 +151,7 @@ func (n *network) greet(h *lab.Host, port int, then func(net.Conn)) {
 }
 
 // who serves a port of a host's, by TCP and UDP: it tells where its client comes from, and then says again what it is told.
-func (n *network) who(h *lab.Host, port int) {
+func (n *network) echoAddress(h *lab.Host, port int) {
 	n.t.Helper()
 	n.greet(h, port, func(c net.Conn) { _, _ = io.Copy(c, c) }) // until the client goes
 	for _, address := range []string{server4, other4, resolver4, server6} {

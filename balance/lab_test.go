@@ -16,7 +16,7 @@ import (
 // planes are what can forward the packets; each case is tested on all.
 var planes = []plane{
 	{"ovs", "datapath: ovs\nmethod: hash\n", false},
-	{"baton", "datapath: baton\nmethod: turns\n", true},
+	{"baton", "datapath: baton\nmethod: round-robin\n", true},
 }
 
 type plane struct {
@@ -97,7 +97,7 @@ func (n *network) from(address string) func() (string, error) {
 // TestSpread: what applications do, on a host with all links up.
 func TestSpread(t *testing.T) {
 	everywhere(t, 3, func(t *testing.T, n *network, config string, exact bool) {
-		n.who(n.host, sshPort)
+		n.echoAddress(n.host, sshPort)
 		vpn := n.vpn()
 		before := n.settled()
 		old := n.flow(server4) // from before, by the first link
@@ -113,8 +113,8 @@ rules:
 		if !exact { // Open vSwitch's hash of UDP has no ports in it
 			udp4, udp6 = nil, nil
 		}
-		n.spreads("UDP, IPv4", exact, udp4, func() (string, error) { return n.datagram(server4, whoPort, 1000) })
-		n.spreads("UDP, IPv6", exact, udp6, func() (string, error) { return n.datagram(server6, whoPort, 1000) })
+		n.spreads("UDP, IPv4", exact, udp4, func() (string, error) { return n.datagram(server4, echoPort, 1000) })
+		n.spreads("UDP, IPv6", exact, udp6, func() (string, error) { return n.datagram(server6, echoPort, 1000) })
 		n.spreads("downloads, IPv4", exact, n.addresses(host4), func() (string, error) { return n.fetch(server4, "/1m") })
 		if _, err := n.fetch(server6, "/10m"); err != nil {
 			t.Error(err)
@@ -163,7 +163,7 @@ func (n *network) vpn() string {
 	n.Link(lab.End{Host: n.host, Name: "vpn0", Addrs: []string{"10.99.0.2/24"}}, lab.End{Host: far, Addrs: []string{"10.99.0.1/24"}}, lab.LinkOptions{})
 	far.Interface("lo").Address(address + "/32")
 	n.host.Route(address+"/32", "10.99.0.1")
-	n.who(far, whoPort)
+	n.echoAddress(far, echoPort)
 	return address
 }
 

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	briefPort  = 7003 // of the server, which closes first
-	crowdPlace = 100  // 198.51.100.100 and those that follow are the server's, too
+	briefPort     = 7003 // of the server, which closes first
+	manyServersAt = 100  // 198.51.100.100 and those that follow are the server's, too
 	// Whether what is left of a connection takes a new one for an old packet of its own is chance, for each address (RFC 7323, 5.4: the begin of timestamps).
-	crowdSize = 12
+	manyServers = 12
 )
 
 // brief serves connections that it ends itself: what was their ports is left waiting there (TIME-WAIT).
 func (n *network) brief() (servers []netip.AddrPort) {
 	n.t.Helper()
-	for i := range crowdSize {
-		a := netip.AddrFrom4([4]byte{198, 51, 100, byte(crowdPlace + i)})
+	for i := range manyServers {
+		a := netip.AddrFrom4([4]byte{198, 51, 100, byte(manyServersAt + i)})
 		n.server.Interface("lo").Address(a.String() + "/32")
 		servers = append(servers, netip.AddrPortFrom(a, briefPort))
 	}

@@ -12,44 +12,44 @@ import (
 	"baton/sockdiag"
 )
 
-// own are the inside addresses.
+// own returns the internal addresses.
 func (b *Balance) own() []netip.Prefix {
-	in := b.known.cfg.Inside
-	return []netip.Prefix{host(in.IPv4.Addr()), host(in.IPv6.Addr())}
+	in := b.state.cfg.Internal
+	return []netip.Prefix{hostPrefix(in.IPv4.Addr()), hostPrefix(in.IPv6.Addr())}
 }
 
-func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+func hostPrefix(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// endLost ends the connections of links that these cannot go on by, so that applications connect again at once.
+// endLost ends the connections that lost their link, so that applications reconnect at once.
 func (b *Balance) endLost(ends []policy.End) {
-	if b.known.cfg.Datapath != config.Baton {
+	if b.state.cfg.Datapath != config.Baton {
 		b.suspect()
 		return
 	}
 	var failed error
 	var flows iter.Seq[policy.Flow] = func(yield func(policy.Flow) bool) {
 		failed = b.bindings(func(p kernel.Binding) bool {
-			return yield(policy.Flow{Protocol: p.Protocol, Inside: p.Internal, Remote: p.Remote, Port: p.Port, Closing: p.Closing})
+			return yield(policy.Flow{Protocol: p.Protocol, Internal: p.Internal, Remote: p.Remote, Port: p.Port, Closing: p.Closing})
 		})
 	}
 	list := policy.Select(ends, flows)
 	if failed != nil {
-		b.log.Error("it is not known by which links connections go", "err", failed)
+		b.log.Error("cannot read which links connections use", "err", failed)
 	}
-	b.destroy("their link has gone, or is another one now", list)
+	b.destroy("their link has gone or has changed", list)
 }
 
-// suspects are connections that may have lost their link: Open vSwitch does not know which has which. One that sends has another link now, whose
-// server resets it. One that receives waits, perhaps for ever.
+// suspects are connections that may have lost their link: Open vSwitch does not know which connection uses which link. One that sends moves
+// to another link, and its server resets it. One that only receives may wait forever.
 type suspects struct {
 	since     time.Duration
-	receiving map[uint64]bool // by their cookies: data had come right before
+	receiving map[uint64]bool // by cookie: data had arrived shortly before
 }
 
 const (
-	// lately is how long ago data may have come for a connection to be one that receives.
+	// lately bounds the time since the last data of a receiving connection.
 	lately = time.Second
-	// stalledAfter is how long none of these may come until it is ended.
+	// stalledAfter is how long a suspect may stay without data before it is ended.
 	stalledAfter = 2 * time.Second
 )
 
@@ -61,12 +61,12 @@ func (b *Balance) suspect() {
 		}
 	})
 	if err != nil {
-		b.log.Error("connections that have lost their link are not found", "err", err)
+		b.log.Error("cannot find connections that have lost their link", "err", err)
 	}
 	b.suspects = s
 }
 
-// endStalled ends suspects to which nothing has come since.
+// endStalled ends suspects that have received nothing since.
 func (b *Balance) endStalled() {
 	s := b.suspects
 	ago := monotonic() - s.since
@@ -81,20 +81,20 @@ func (b *Balance) endStalled() {
 		}
 	})
 	if err != nil {
-		b.log.Error("connections that have lost their link are not found", "err", err)
+		b.log.Error("cannot find connections that have lost their link", "err", err)
 	}
-	b.destroy("nothing comes any more since a link has gone", list)
+	b.destroy("nothing has arrived since a link went down", list)
 }
 
-// endAll ends the connections of the inside, which goes.
+// endAll ends all connections with internal addresses, which are about to be removed.
 func (b *Balance) endAll() {
 	var list []sockdiag.Socket
 	states := sockdiag.Connected | sockdiag.In(sockdiag.SynSent)
 	err := b.sockets.ListTCP(sockdiag.Filter{Local: b.own(), States: states}, func(t *sockdiag.TCP) { list = append(list, t.Socket) })
 	if err != nil {
-		b.log.Error("connections are not ended", "err", err)
+		b.log.Error("cannot list the connections to end", "err", err)
 	}
-	b.destroy("the balance ends", list)
+	b.destroy("the balance stops", list)
 }
 
 func (b *Balance) destroy(why string, list []sockdiag.Socket) {
@@ -104,7 +104,7 @@ func (b *Balance) destroy(why string, list []sockdiag.Socket) {
 		case err == nil:
 			ended++
 		case !errors.Is(err, sockdiag.ErrGone):
-			b.log.Error("a connection is not ended", "why", why, "err", err)
+			b.log.Error("cannot end a connection", "why", why, "err", err)
 		}
 	}
 	b.resets.Add(ended)

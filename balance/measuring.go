@@ -19,25 +19,25 @@ import (
 	kernel "baton/datapath/forwarder"
 )
 
-// countEvery is how often it is counted what the links carry.
+// countEvery is how often the links' counters are read.
 const countEvery = 200 * time.Millisecond
 
-// measuring is what the loop has measured.
+// measuring is the loop's measurements.
 type measuring struct {
 	measure *measure.Measure
 	reader  *measure.Reader
 	weigher weigh.Weigher
 	meters  *policy.Meters // nil: no link has a cap
 	figures []measure.Figures
-	seats   []kernel.BindingPort // by place; of Baton's data plane alone
+	seats   []kernel.BindingPort // by place; only with Baton's data plane
 	carried []measure.Counters   // by place
 }
 
-// openMeasuring begins to measure.
+// openMeasuring starts measuring.
 func (b *Balance) openMeasuring() (err error) {
-	b.measuring.weigher.Config = b.known.cfg.Weights
+	b.measuring.weigher.Config = b.state.cfg.Weights
 	var bindings measure.Bindings
-	if b.known.cfg.Datapath == config.Baton {
+	if b.state.cfg.Datapath == config.Baton {
 		bindings = func(visit func(uint8, netip.AddrPort, netip.AddrPort, uint32) bool) error {
 			return b.bindings(func(p kernel.Binding) bool { return visit(p.Protocol, p.Internal, p.Remote, p.Port) })
 		}
@@ -46,18 +46,18 @@ func (b *Balance) openMeasuring() (err error) {
 	return err
 }
 
-// bindings visits what the switch remembers of flows. One that has just been started remembers nothing.
+// bindings visits the switch's bindings. A switch that has just started has none.
 func (b *Balance) bindings(visit func(kernel.Binding) bool) error {
-	err := kernel.ReadBindings(b.o.Pins(b.known.cfg.Name), visit)
+	err := kernel.ReadBindings(b.o.Pins(b.state.cfg.Name), visit)
 	if errors.Is(err, kernel.ErrNoBindings) {
 		return nil
 	}
 	return err
 }
 
-// metered has bytes counted if a link has a cap.
+// metered starts counting bytes if a link has a cap.
 func (b *Balance) metered() error {
-	cfg := b.known.cfg
+	cfg := b.state.cfg
 	if b.measuring.meters != nil || !slices.ContainsFunc(cfg.Links, func(l config.Link) bool { return l.Cap != nil }) {
 		return nil
 	}
@@ -72,7 +72,7 @@ func (b *Balance) metered() error {
 	return nil
 }
 
-// grow makes room for places that a reload has added.
+// grow adds places for links that a reload has added.
 func (m *measuring) grow(places int) {
 	if have := len(m.seats); m.measure == nil || have < places {
 		next := measure.New(places)
@@ -86,36 +86,36 @@ func (m *measuring) grow(places int) {
 	}
 }
 
-// forget forgets what was measured of a link that leads elsewhere now.
+// forget drops the measurements of a link that leads elsewhere now.
 func (m *measuring) forget(place int) {
 	if m.measure != nil && place < len(m.seats) {
 		m.measure.Forget(place)
 	}
 }
 
-// count looks at what the links carry, and weighs them by that.
+// count reads the links' counters and computes their weights.
 func (b *Balance) count() {
 	m, now := &b.measuring, monotonic()
-	m.grow(len(b.known.places))
-	b.tell("what the links carry is not known", b.sample(now))
+	m.grow(len(b.state.places))
+	b.report("cannot measure the links", b.sample(now))
 	m.figures = m.measure.Figures()
 	b.noteHeard()
-	list := make([]weigh.Link, len(b.known.places))
+	list := make([]weigh.Link, len(b.state.places))
 	for i := range list {
-		list[i] = weigh.Link{Fixed: b.known.places[i].cfg.Weight, Figures: m.figures[i]}
+		list[i] = weigh.Link{Fixed: b.state.places[i].cfg.Weight, Figures: m.figures[i]}
 	}
 	weights, _ := m.weigher.Weigh(now, list)
-	for i := range b.known.places {
-		b.known.places[i].weight = weights[i]
+	for i := range b.state.places {
+		b.state.places[i].weight = weights[i]
 	}
 }
 
-// noteHeard has probers know of what has come by links.
+// noteHeard publishes when data last arrived over each link, for the prober.
 func (b *Balance) noteHeard() {
 	heard := make(map[string]time.Time)
-	for i := range b.known.places {
-		if at := b.measuring.figures[i].Heard; at > 0 && !b.known.places[i].gone {
-			heard[b.known.places[i].cfg.Name] = time.Now().Add(at - monotonic())
+	for i := range b.state.places {
+		if at := b.measuring.figures[i].Heard; at > 0 && !b.state.places[i].gone {
+			heard[b.state.places[i].cfg.Name] = time.Now().Add(at - monotonic())
 		}
 	}
 	b.mu.Lock()
@@ -123,15 +123,14 @@ func (b *Balance) noteHeard() {
 	b.mu.Unlock()
 }
 
-// heardOf is when a server has answered the host by a link last; zero: never, or with Open vSwitch, where nobody knows which connection has
-// which link.
+// heardOf returns when a server last answered over a link; zero: never, or Open vSwitch, which does not know which link a connection uses.
 func (b *Balance) heardOf(link string) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.heard[link]
 }
 
-// monotonic is the kernel's clock that only goes forward.
+// monotonic reads CLOCK_MONOTONIC.
 func monotonic() time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail
@@ -142,11 +141,11 @@ func (b *Balance) sample(now time.Duration) error {
 	m := &b.measuring
 	s := measure.Sample{At: now}
 	var errs []error
-	if b.known.cfg.Datapath == config.Baton {
+	if b.state.cfg.Datapath == config.Baton {
 		errs = append(errs, b.readSeats())
 	}
-	for i := range b.known.places {
-		p, c := &b.known.places[i], &m.carried[i]
+	for i := range b.state.places {
+		p, c := &b.state.places[i], &m.carried[i]
 		if index := p.now.Index; index != 0 {
 			counters, err := measure.ReadCounters(index)
 			if err == nil {
@@ -169,7 +168,7 @@ func (b *Balance) sample(now time.Duration) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// closeMeasuring keeps what counts against caps.
+// closeMeasuring saves what counts against caps.
 func (b *Balance) closeMeasuring() error {
 	var errs []error
 	if b.measuring.reader != nil {
@@ -181,9 +180,9 @@ func (b *Balance) closeMeasuring() error {
 	return errors.Join(errs...)
 }
 
-// readSeats reads what the switch knows of the links' flows.
+// readSeats reads the switch's counters of each link.
 func (b *Balance) readSeats() error {
-	list, err := kernel.ReadBindingPorts(b.o.Pins(b.known.cfg.Name))
+	list, err := kernel.ReadBindingPorts(b.o.Pins(b.state.cfg.Name))
 	if err != nil && !errors.Is(err, kernel.ErrNoBindings) {
 		return err
 	}

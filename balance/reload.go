@@ -13,7 +13,7 @@ import (
 	"baton/balance/weigh"
 )
 
-// Reload reads the configuration again and puts it in force; flows stay where they are. An error changes nothing.
+// Reload rereads the configuration and activates it; flows keep their links. An error changes nothing.
 func (b *Balance) Reload() (api.ReloadResult, error) {
 	result, err := b.reload()
 	if err != nil {
@@ -28,7 +28,7 @@ func (b *Balance) Reload() (api.ReloadResult, error) {
 
 func (b *Balance) reload() (api.ReloadResult, error) {
 	if !b.up.Load() {
-		return api.ReloadResult{}, errors.New("the balance is being started")
+		return api.ReloadResult{}, errors.New("the balance is starting")
 	}
 	next, err := b.o.Load()
 	if err != nil {
@@ -47,35 +47,35 @@ func (b *Balance) reload() (api.ReloadResult, error) {
 	if err != nil {
 		return api.ReloadResult{}, err
 	}
-	// A switch that had to be started again gets its tables a little later; until then it does as before.
+	// A restarted switch gets its tables a little later; until then it works as before.
 	limited, cancel := context.WithTimeout(b.ctx, startWithin)
 	defer cancel()
 	if err := b.controller.Ready(limited); err != nil {
-		b.log.Error("the configuration is in force, but the switch is not there", "err", err)
+		b.log.Error("the configuration is in force, but the switch is not connected", "err", err)
 	}
 	return api.ReloadResult{Config: next.File}, nil
 }
 
-// take puts a configuration in force. It is the loop's.
+// take activates a configuration. It runs in the loop.
 func (b *Balance) take(next *config.Config) error {
-	if changed := config.Changed(b.known.cfg, next); len(changed) > 0 {
-		return fmt.Errorf("%s: %s can change at a restart alone", next.File, strings.Join(changed, ", "))
+	if changed := config.Changed(b.state.cfg, next); len(changed) > 0 {
+		return fmt.Errorf("%s: %s can be changed only by a restart", next.File, strings.Join(changed, ", "))
 	}
-	before := b.switchWanted()
-	k, err := b.known.configure(next)
+	before := b.switchConfig()
+	k, err := b.state.configure(next)
 	if err != nil {
 		return err
 	}
-	was := b.known
-	b.known, b.loaded = k, time.Now()
+	was := b.state
+	b.state, b.loaded = k, time.Now()
 	if err := b.metered(); err != nil {
-		b.known = was
+		b.state = was
 		return err
 	}
 	b.measuring.weigher = weigh.Weigher{Config: next.Weights}
 	b.watcher.Follow(next.Links)
-	if after := b.switchWanted(); next.Datapath == config.Baton && !slices.Equal(before.Ports, after.Ports) {
-		b.stopSwitch() // its packets go on meanwhile, and the next one takes its place
+	if after := b.switchConfig(); next.Datapath == config.Baton && !slices.Equal(before.Ports, after.Ports) {
+		b.stopSwitch() // the kernel keeps forwarding meanwhile, and the next switch takes over
 		b.startSwitch()
 	}
 	b.carryOut()

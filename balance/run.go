@@ -15,23 +15,23 @@ import (
 	"baton/balance/alive"
 	"baton/balance/config"
 	"baton/balance/controller"
-	"baton/balance/inside"
+	"baton/balance/host"
 	"baton/balance/links"
 	"baton/balance/metrics"
 )
 
 const (
-	// startWithin bounds how long the switch may take until the tables are in it.
+	// startWithin bounds how long the switch may take to start and to get its tables.
 	startWithin = 30 * time.Second
-	// setWithin bounds a change of the tables of a switch that is there. One that is not gets them when it has come.
+	// setWithin bounds a change of a connected switch's tables. One that is not connected gets them when it connects.
 	setWithin = 5 * time.Second
-	// refreshEvery is how many counts go by until it is looked for control groups that were made anew: a second.
+	// refreshEvery is how many counts pass until new control groups are looked for: one second.
 	refreshEvery = 5
-	// again is how soon a switch that has gone is looked for.
+	// again is how soon to restart a switch that has ended.
 	again = 500 * time.Millisecond
 )
 
-// Run balances until ctx ends, and leaves the host as it was before. An error at the start does so, too.
+// Run balances until ctx ends, and restores the host, also if the start fails.
 func (b *Balance) Run(ctx context.Context) error {
 	running, ctx := errgroup.WithContext(ctx)
 	b.publish()
@@ -43,23 +43,23 @@ func (b *Balance) Run(ctx context.Context) error {
 	return running.Wait()
 }
 
-// live has the switch outlive ctx, until nothing is led to it any more.
+// live keeps the switch running after ctx, until nothing is routed to it any more.
 func (b *Balance) live(ctx context.Context) error {
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
 	b.ctx = work
 	err := b.start(ctx)
 	if err == nil {
-		b.log.Info("ready", "name", b.known.cfg.Name, "datapath", b.known.cfg.Datapath, "method", b.known.cfg.Method, "links", len(b.known.cfg.Links))
+		b.log.Info("ready", "name", b.state.cfg.Name, "datapath", b.state.cfg.Datapath, "method", b.state.cfg.Method, "links", len(b.state.cfg.Links))
 		b.up.Store(true)
 		err = b.loop(ctx)
 	}
 	return errors.Join(err, b.stop(end))
 }
 
-// start comes from the links to the host's side, which is inert, to the switch, and then has new connections led there.
+// start sets up the links, then the host's side, which has no effect yet, then the switch, and finally diverts new connections.
 func (b *Balance) start(ctx context.Context) (err error) {
 	if b.host.Left() {
-		b.log.Info("what a process before has left is taken over")
+		b.log.Info("taking over from a previous process")
 	}
 	if err := b.fits(); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (b *Balance) start(ctx context.Context) (err error) {
 	}
 	b.hear()
 	b.count()
-	b.plan = inside.Make(b.known.inside())
+	b.plan = host.Make(b.state.internal())
 	switch err := b.host.Prepare(b.plan); {
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("missing capability: CAP_NET_ADMIN: %w", err)
@@ -85,9 +85,9 @@ func (b *Balance) start(ctx context.Context) (err error) {
 	b.startSwitch()
 	limited, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
-	decisions := b.known.decide()
+	decisions := b.state.decide()
 	b.lost.Step(monotonic(), decisions)
-	b.inForce = b.known.tables(decisions, b.plan.MTU, b.plan.IPv6)
+	b.inForce = b.state.tables(decisions, b.plan.MTU, b.plan.IPv6)
 	if err := b.controller.Set(limited, b.inForce); err != nil && !errors.Is(err, controller.ErrNoSwitch) {
 		return err
 	}
@@ -101,7 +101,7 @@ func (b *Balance) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// untilReady waits for a switch with its tables. One that cannot begin at all is not waited for.
+// untilReady waits for a switch that has its tables, or for an error of one that cannot start.
 func (b *Balance) untilReady(ctx context.Context) error {
 	ready := make(chan error, 1)
 	ctx, cancel := context.WithCancel(ctx)
@@ -117,20 +117,20 @@ func (b *Balance) untilReady(ctx context.Context) error {
 
 // fits refuses a configuration that cannot work on this host.
 func (b *Balance) fits() error {
-	r, err := check(b.known.cfg, b.host.Left())
+	r, err := check(b.state.cfg, b.host.Left())
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, f := range r.Findings {
 		if f.Level == links.Wrong {
-			errs = append(errs, errors.New(f.In(b.known.cfg.File)))
+			errs = append(errs, errors.New(f.In(b.state.cfg.File)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// stop goes the way of start back.
+// stop undoes start in reverse order.
 func (b *Balance) stop(end func()) error {
 	var errs []error
 	if b.watcher != nil {
@@ -143,13 +143,13 @@ func (b *Balance) stop(end func()) error {
 	errs = append(errs, b.host.Close())
 	b.host = nil
 	if b.watcher != nil {
-		b.endAll() // those that were opened again meanwhile
+		b.endAll() // connections that were opened meanwhile
 	}
 	if b.stopSwitch != nil {
 		b.stopSwitch()
 	}
-	if b.known.cfg.Datapath == config.Baton {
-		errs = append(errs, b.o.Unload(b.known.cfg.Name))
+	if b.state.cfg.Datapath == config.Baton {
+		errs = append(errs, b.o.Unload(b.state.cfg.Name))
 	}
 	end()
 	if err := b.accepting.Wait(); err != nil && !errors.Is(err, context.Canceled) {
@@ -158,7 +158,7 @@ func (b *Balance) stop(end func()) error {
 	return errors.Join(errs...)
 }
 
-// loop is the goroutine that owns what is known.
+// loop is the goroutine that owns the state.
 func (b *Balance) loop(ctx context.Context) error {
 	tick := time.NewTicker(countEvery)
 	defer tick.Stop()
@@ -176,19 +176,19 @@ func (b *Balance) loop(ctx context.Context) error {
 	}
 }
 
-// hear notes what has happened.
+// hear handles queued events.
 func (b *Balance) hear() {
 	for _, happened := range b.inbox.take() {
 		happened()
 	}
 }
 
-// watch follows the links and probes them.
+// watch follows and probes the links.
 func (b *Balance) watch() (err error) {
 	opened := make(chan struct{})
 	defer close(opened)
 	b.prober = alive.New(b.ctx, alive.Options{
-		Log: b.log.With("part", "alive"), Tell: func(list []alive.Verdict) { b.inbox.put(func() { b.answered(list) }) },
+		Log: b.log.With("part", "alive"), Report: func(list []alive.Verdict) { b.inbox.put(func() { b.answered(list) }) },
 		Ask: func(link string) {
 			<-opened
 			b.watcher.Probe(link)
@@ -196,22 +196,22 @@ func (b *Balance) watch() (err error) {
 		Heard: b.heardOf,
 	})
 	b.watcher, err = links.Open(b.ctx, links.Options{
-		Links: b.known.cfg.Links, Log: b.log.With("part", "links"), Answered: b.prober.Answered,
-		Tell: func(list []links.Link) { b.inbox.put(func() { b.changed(list) }) },
+		Links: b.state.cfg.Links, Log: b.log.With("part", "links"), Answered: b.prober.Answered,
+		Report: func(list []links.Link) { b.inbox.put(func() { b.changed(list) }) },
 	})
 	return err
 }
 
-// changed notes the links as they are now.
+// changed records the current links.
 func (b *Balance) changed(list []links.Link) {
-	cfg := b.known.cfg
+	cfg := b.state.cfg
 	same := func(l links.Link, c config.Link) bool { return l.Name == c.Name && l.Interface == c.Interface }
 	if !slices.EqualFunc(list, cfg.Links, same) {
-		return // of the configuration before; the next list follows
+		return // of the previous configuration; the next list follows
 	}
 	for _, l := range list {
-		i := b.known.placeOf(l.Interface)
-		p := &b.known.places[i]
+		i := b.state.placeOf(l.Interface)
+		p := &b.state.places[i]
 		if elsewhere(p.now.V4, l.V4) || elsewhere(p.now.V6, l.V6) {
 			b.measuring.forget(i)
 		}
@@ -220,26 +220,26 @@ func (b *Balance) changed(list []links.Link) {
 	b.prober.Update(cfg, list)
 }
 
-// elsewhere says whether a link leads to another network than before.
+// elsewhere reports whether a link leads to another network than before.
 func elsewhere(before, now links.Family) bool {
 	return before.Gateway.IsValid() && now.Gateway.IsValid() && before.Gateway != now.Gateway
 }
 
-// answered notes what probes say, by the order of the configuration.
+// answered records the results of probes, in the configuration's order.
 func (b *Balance) answered(list []alive.Verdict) {
-	if len(list) != len(b.known.cfg.Links) {
-		return // of the configuration before
+	if len(list) != len(b.state.cfg.Links) {
+		return // of the previous configuration
 	}
 	for i, v := range list {
-		p := &b.known.places[b.known.placeOf(b.known.cfg.Links[i].Interface)]
+		p := &b.state.places[b.state.placeOf(b.state.cfg.Links[i].Interface)]
 		if v.State == alive.Portal && p.verdict.State != alive.Portal {
-			b.log.Warn("a captive portal: sign in by this link", "link", p.cfg.Name, "url", v.URL)
+			b.log.Warn("captive portal: sign in over this link", "link", p.cfg.Name, "url", v.URL)
 		}
 		p.verdict = v
 	}
 }
 
-// look is done once in a while, whatever happens.
+// look does the periodic work.
 func (b *Balance) look() {
 	b.count()
 	b.endStalled()
@@ -247,27 +247,27 @@ func (b *Balance) look() {
 		return
 	}
 	missing, err := b.host.Refresh()
-	b.tell("sockets of a control group are not marked", err)
+	b.report("cannot mark the sockets of a control group", err)
 	if !slices.Equal(missing, b.missing) {
-		b.log.Info("control groups of applications that there are not now", "groups", missing)
+		b.log.Info("control groups of applications do not exist", "groups", missing)
 		b.missing = missing
 	}
 }
 
-// carryOut makes the switch and the host be as what is known asks for. What fails is tried again at the next event, or tick.
+// carryOut applies the state to the switch and the host. Failures are retried at the next event or tick.
 func (b *Balance) carryOut() {
-	wanted := b.known.inside()
+	wanted := b.state.internal()
 	wanted.KeepIPv6 = b.plan.IPv6
-	plan, decisions := inside.Make(wanted), b.known.decide()
-	next := b.known.tables(decisions, plan.MTU, plan.IPv6)
+	plan, decisions := host.Make(wanted), b.state.decide()
+	next := b.state.tables(decisions, plan.MTU, plan.IPv6)
 	if !reflect.DeepEqual(next, b.inForce) {
 		limited, cancel := context.WithTimeout(b.ctx, setWithin)
 		err := b.controller.Set(limited, next)
 		cancel()
 		if errors.Is(err, controller.ErrNoSwitch) {
-			err = nil // it gets them when it comes
+			err = nil // it gets them when it connects
 		}
-		b.tell("the switch's tables are not as they should be", err)
+		b.report("cannot update the switch's tables", err)
 		if err == nil {
 			b.inForce = next
 		}
@@ -277,34 +277,34 @@ func (b *Balance) carryOut() {
 	}
 	if !reflect.DeepEqual(plan, b.plan) {
 		err := b.host.Prepare(plan)
-		b.tell("the host's side is not as it should be", err)
+		b.report("cannot update the host's side", err)
 		if err == nil {
 			b.plan = plan
 		}
 	}
 }
 
-// tell logs what has failed, once until it fails in another way, or does not.
-func (b *Balance) tell(what string, err error) {
+// report logs a failure once, until it changes or is over.
+func (b *Balance) report(what string, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
-	if text != "" && text != b.told[what] {
+	if text != "" && text != b.reported[what] {
 		b.log.Error(what, "err", err)
 	}
-	b.told[what] = text
+	b.reported[what] = text
 }
 
-// startSwitch has a controller's channel to the switch, until the function that it leaves is called.
+// startSwitch keeps a controller channel to the switch, until stopSwitch is called.
 func (b *Balance) startSwitch() {
 	ctx, cancel := context.WithCancel(b.ctx)
 	var switches errgroup.Group
-	if b.known.cfg.Datapath == config.Baton {
-		wanted := b.switchWanted()
+	if b.state.cfg.Datapath == config.Baton {
+		wanted := b.switchConfig()
 		switches.Go(func() error { return b.runSwitch(ctx, wanted) })
 	} else {
-		path := management(inside.BridgeName(b.known.cfg.Inside.Interface))
+		path := management(host.BridgeName(b.state.cfg.Internal.Interface))
 		switches.Go(func() error {
 			return b.controller.Connect(ctx, func(ctx context.Context) (net.Conn, error) {
 				var d net.Dialer
@@ -320,7 +320,7 @@ func (b *Balance) startSwitch() {
 	}
 }
 
-// runSwitch has Baton's forwarder run, and begin again if it ends by itself.
+// runSwitch runs Baton's forwarder, and restarts it if it ends by itself.
 func (b *Balance) runSwitch(ctx context.Context, s Switch) error {
 	for {
 		err := b.o.Switch(ctx, s)
@@ -328,18 +328,18 @@ func (b *Balance) runSwitch(ctx context.Context, s Switch) error {
 			return err
 		}
 		select {
-		case b.switchEnded <- err: // who starts wants to know
+		case b.switchEnded <- err: // start may be waiting for it
 			return nil
 		default:
 		}
-		b.log.Error("the switch has ended and is started again", "err", err)
+		b.log.Error("the switch has ended and is restarted", "err", err)
 		if !pause(ctx, again) {
 			return nil
 		}
 	}
 }
 
-// pause says whether ctx goes on after it.
+// pause waits, and reports false if ctx ends meanwhile.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -18,7 +18,7 @@ import (
 // askWithin bounds how long the switch may take to answer.
 const askWithin = time.Second
 
-// Status is the balance at a glance: of links as it was a second ago at most, of the switch as it is now.
+// Status returns the status of the balance. Links are at most a second old, the switch's numbers are current.
 func (b *Balance) Status() (api.BalanceStatus, error) {
 	b.mu.Lock()
 	s, control := b.status, b.switchControl
@@ -37,8 +37,8 @@ func (b *Balance) Status() (api.BalanceStatus, error) {
 	client := api.NewClient(control)
 	defer client.Close()
 	f, err := client.Forwarder(ctx)
-	if err != nil { // it is being started
-		b.log.Debug("the switch does not tell its status", "err", err)
+	if err != nil { // it is starting
+		b.log.Debug("the switch does not report its status", "err", err)
 		return s, nil
 	}
 	maps.Copy(s.Verdicts, f.Packets)
@@ -48,24 +48,24 @@ func (b *Balance) Status() (api.BalanceStatus, error) {
 	return s, nil
 }
 
-// publish makes the status of what the loop knows.
+// publish updates the status from the loop's state.
 func (b *Balance) publish() {
-	cfg := b.known.cfg
+	cfg := b.state.cfg
 	s := api.BalanceStatus{
 		Process:  daemon.Process("balance", b.o.Version, b.started),
-		Datapath: string(cfg.Datapath), Method: string(cfg.Method), Inside: cfg.Inside.Interface,
+		Datapath: string(cfg.Datapath), Method: string(cfg.Method), Internal: cfg.Internal.Interface,
 		Flows: api.Usage{Limit: cfg.Limits.Flows},
 	}
 	s.Name, s.Config, s.Loaded = cfg.Name, cfg.File, b.loaded
-	b.measuring.grow(len(b.known.places))
-	decisions := b.known.decide()
-	for i := range b.known.places {
-		p := &b.known.places[i]
-		if b.watcher != nil && p.told != decisions[i].State {
-			if p.told != "" {
-				b.log.Info("link", "name", p.cfg.Name, "state", decisions[i].State, "before", p.told)
+	b.measuring.grow(len(b.state.places))
+	decisions := b.state.decide()
+	for i := range b.state.places {
+		p := &b.state.places[i]
+		if b.watcher != nil && p.reported != decisions[i].State {
+			if p.reported != "" {
+				b.log.Info("link", "name", p.cfg.Name, "state", decisions[i].State, "before", p.reported)
 			}
-			p.told, p.since = decisions[i].State, time.Now()
+			p.reported, p.since = decisions[i].State, time.Now()
 		}
 		if !p.gone {
 			s.Links = append(s.Links, b.linkStatus(i, decisions[i]))
@@ -74,13 +74,13 @@ func (b *Balance) publish() {
 	b.mu.Lock()
 	b.status = s
 	if cfg.Datapath == config.Baton {
-		b.switchControl = b.switchWanted().Control
+		b.switchControl = b.switchConfig().Control
 	}
 	b.mu.Unlock()
 }
 
 func (b *Balance) linkStatus(i int, d policy.Decision) api.BalanceLink {
-	p, seat, f := &b.known.places[i], &b.measuring.seats[i], &b.measuring.figures[i]
+	p, seat, f := &b.state.places[i], &b.measuring.seats[i], &b.measuring.figures[i]
 	l := api.BalanceLink{
 		Name: p.cfg.Name, Interface: p.cfg.Interface, Port: uint32(tables.FirstLink + i), State: d.State, Since: later(p.since, b.started), Tier: d.Tier,
 		Weight: int(d.Weight), Measured: p.cfg.Weight == 0, Resolvers: p.now.Resolvers, MTU: p.now.MTU,
@@ -115,7 +115,7 @@ func appendValid(list []netip.Addr, a netip.Addr) []netip.Addr {
 	return append(list, a)
 }
 
-// capacity is that of the direction that can carry more; what is only known to be exceeded is not told.
+// capacity returns that of the faster direction; lower bounds are not reported.
 func capacity(f *measure.Figures) (rate float64) {
 	for _, c := range []measure.Capacity{f.Down, f.Up} {
 		if c.Known() {

@@ -1,4 +1,4 @@
-// Package daemon answers those who ask a process of Baton how it is: the command line at its control socket, Prometheus at a listener of its own.
+// Package daemon serves the status of a Baton process: to the command line on the control socket, to Prometheus on a listener of its own.
 package daemon
 
 import (
@@ -18,14 +18,14 @@ import (
 	"baton/exporter"
 )
 
-// Listeners are where a process can be asked. The zero value has none.
+// Listeners serve the status of a process. The zero value has none.
 type Listeners struct {
 	control net.Listener
-	metrics net.Listener // nil: nobody asks for metrics
+	metrics net.Listener // nil: no metrics
 }
 
-// Listen opens the control socket at a path, and the listener for metrics at an address unless that is "". The caller owes Serve or Close.
-// The error begins with the one of both that it is about, and wraps api.ErrInUse when another daemon has the control socket.
+// Listen opens the control socket at a path, and the listener for metrics unless its address is "". The caller calls Serve or Close.
+// The error begins with "control" or "metrics", and wraps api.ErrInUse if another daemon has the control socket.
 func Listen(control, metrics string) (l Listeners, err error) {
 	if l.control, err = api.Listen(control); err != nil {
 		return Listeners{}, fmt.Errorf("control: %w", err)
@@ -53,13 +53,13 @@ func (l Listeners) Close() error {
 	return errors.Join(errs...)
 }
 
-// Serve answers until ctx ends, and closes the listeners. What goes wrong is for the log alone: a process goes on when it cannot be asked.
+// Serve serves requests until ctx ends, and closes the listeners. Failures are only logged: the process continues without them.
 func (l Listeners) Serve(ctx context.Context, b api.Backend, metrics http.Handler, log *slog.Logger) {
 	var answering sync.WaitGroup
 	defer answering.Wait()
 	answering.Go(func() {
 		if err := api.Serve(ctx, l.control, b); err != nil {
-			log.Error("nobody can ask for the status any more", "err", err)
+			log.Error("the control socket is not served any more", "err", err)
 		}
 	})
 	if l.metrics == nil {
@@ -72,14 +72,14 @@ func (l Listeners) Serve(ctx context.Context, b api.Backend, metrics http.Handle
 	})
 }
 
-// Process is what a part's status begins with. What the configuration says of it the caller adds.
+// Process returns the common part of a status. The caller adds what depends on the configuration.
 func Process(part, version string, started time.Time) api.Process {
 	var uts unix.Utsname
 	_ = unix.Uname(&uts) // cannot fail
 	return api.Process{Part: part, Version: version, PID: os.Getpid(), Started: started, Kernel: unix.ByteSliceToString(uts.Release[:])}
 }
 
-// Counters are a backend's: those of a status' numbers that never fall.
+// Counters returns a backend's function for the numbers of a status that never decrease.
 func Counters[Status any](status func() (Status, error), series func(*Status) []exporter.Number) func(context.Context) ([]api.Counter, error) {
 	return func(context.Context) ([]api.Counter, error) {
 		s, err := status()

@@ -94,7 +94,7 @@ func TestServeSaysWhatIsLost(t *testing.T) {
 	}
 	var log strings.Builder
 	l.Serve(t.Context(), backend(), http.NotFoundHandler(), slog.New(slog.NewTextHandler(&log, nil)))
-	for _, want := range []string{"nobody can ask for the status any more", "metrics are not served any more"} {
+	for _, want := range []string{"the control socket is not served any more", "metrics are not served any more"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("without %q: %s", want, &log)
 		}

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// maxPEM is beyond what the longest list of authorities takes, in bytes.
+// maxPEM is more than the longest list of authorities needs, in bytes.
 const maxPEM = 4 << 20
 
-// ReadPEM reads a file of certificates or of a key.
+// ReadPEM reads a file with certificates or a key.
 func ReadPEM(path string) ([]byte, error) {
 	data, _, err := ReadFile(path, maxPEM)
 	return data, err
@@ -32,7 +32,7 @@ func ReadKeyPair(certificate, key string) (tls.Certificate, error) {
 	return tls.X509KeyPair(c, k)
 }
 
-// ReadCertificates reads the certificates of a file, of which there is at least one.
+// ReadCertificates reads the certificates of a file, at least one.
 func ReadCertificates(path string) ([]*x509.Certificate, error) {
 	rest, err := ReadPEM(path)
 	if err != nil {
@@ -59,7 +59,7 @@ func ReadCertificates(path string) ([]*x509.Certificate, error) {
 	return out, nil
 }
 
-// ReadIdentity reads a process's own certificate with its key, and the authorities that must have signed its peers'.
+// ReadIdentity reads a process's own certificate and key, and the authorities that its peers' certificates must be signed by.
 func ReadIdentity(certificate, key, authorities string) (tls.Certificate, *x509.CertPool, error) {
 	pair, err := ReadKeyPair(certificate, key)
 	if err != nil {
@@ -76,13 +76,13 @@ func ReadIdentity(certificate, key, authorities string) (tls.Certificate, *x509.
 	return pair, pool, nil
 }
 
-// WarnTime tells of a certificate that others refuse now: it may be replaced without a restart.
+// WarnTime warns of a certificate that is not valid now. It is no error: the file may be replaced without a restart.
 func (d *Decoder) WarnTime(path string, c *x509.Certificate, now time.Time) {
-	who := Clip(c.Subject.String())
+	subject := Clip(c.Subject.String())
 	switch {
 	case now.After(c.NotAfter):
-		d.Warn(d.Place(path), path, fmt.Sprintf("the certificate of %q ended on %s", who, c.NotAfter.Format(time.RFC3339)))
+		d.Warn(d.Place(path), path, fmt.Sprintf("the certificate of %q ended on %s", subject, c.NotAfter.Format(time.RFC3339)))
 	case now.Before(c.NotBefore):
-		d.Warn(d.Place(path), path, fmt.Sprintf("the certificate of %q begins on %s", who, c.NotBefore.Format(time.RFC3339)))
+		d.Warn(d.Place(path), path, fmt.Sprintf("the certificate of %q begins on %s", subject, c.NotBefore.Format(time.RFC3339)))
 	}
 }

@@ -7,37 +7,37 @@ import (
 	"time"
 )
 
-// Decoder turns a tree into what it means. Of one value the first mistake counts: after it every method gives a zero value, so that
-// callers need not look after each key. The keys of a mapping and the entries of a list are values of their own, so that the mistakes of
-// all of them are told. Each value has a key path, "pools.video.surrogates[2]", which messages name.
+// Decoder turns a tree into configuration. Only the first mistake of a value counts: after it every method returns a zero value, so
+// callers need not check after each key. The keys of a mapping and the entries of a list are values of their own, so the mistakes of
+// all of them are reported. Each value has a key path, "pools.video.surrogates[2]", which messages name.
 type Decoder struct {
 	file     string
-	err      *Error           // the first mistake of the value that is being decoded
+	err      *Error           // the first mistake of the current value
 	mistakes []*Error         // all of them
 	dangling int              // how many of the mistakes are names that Refer has refused
-	across   bool             // the whole document is decoded: what is refused now does not follow from another mistake
-	places   map[string]Place // of every value that was decoded, by its key path
-	meant    map[string]bool  // key paths that misspelt keys were most likely meant to be
+	across   bool             // the whole document is decoded: further mistakes do not follow from earlier ones
+	places   map[string]Place // of every decoded value, by key path
+	meant    map[string]bool  // key paths that misspelt keys were probably meant to be
 	warnings []string
 }
 
-// NewDecoder decodes one tree; name stands for its file in messages.
+// NewDecoder returns a Decoder for one tree; messages call its file by name.
 func NewDecoder(name string) *Decoder {
 	return &Decoder{file: name, places: make(map[string]Place), meant: make(map[string]bool)}
 }
 
-// File is the name that stands for the file in messages.
+// File returns the file's name in messages.
 func (d *Decoder) File() string { return d.file }
 
-// Err is what was wrong with the value that is being decoded or, after that, with the document: nil, or an *Error with all mistakes.
+// Err returns an *Error if the current value or, at the end, the document has mistakes.
 func (d *Decoder) Err() error {
 	if d.err == nil {
 		return nil
 	}
-	return together(d.mistakes)
+	return combine(d.mistakes)
 }
 
-// each decodes a value within another one. The mistakes of one do not keep the next from being decoded.
+// each decodes a value within another one. A mistake in it does not stop the decoding of the next one.
 func (d *Decoder) each(decode func()) {
 	before := d.err
 	d.err = nil
@@ -47,17 +47,17 @@ func (d *Decoder) each(decode func()) {
 	}
 }
 
-// Wrong refuses a value; right is what would be right, "" when the problem says it.
-func (d *Decoder) Wrong(n *Node, path, problem, right string) {
-	d.WrongAt(n.Place, path, problem, right)
+// Wrong refuses a value. valid says what would be valid; "" if the problem says it.
+func (d *Decoder) Wrong(n *Node, path, problem, valid string) {
+	d.WrongAt(n.Place, path, problem, valid)
 }
 
-// WrongText refuses a text, quoting it.
-func (d *Decoder) WrongText(n *Node, path, s, problem, right string) {
-	d.Wrong(n, path, fmt.Sprintf("%q %s", Clip(s), problem), right)
+// WrongText refuses a text and quotes it.
+func (d *Decoder) WrongText(n *Node, path, s, problem, valid string) {
+	d.Wrong(n, path, fmt.Sprintf("%q %s", Clip(s), problem), valid)
 }
 
-// Between decodes a duration within bounds, both of them included.
+// Between decodes a duration from least to most.
 func (d *Decoder) Between(path string, n *Node, least, most time.Duration) time.Duration {
 	v := d.Duration(path, n)
 	if d.Err() == nil && (v < least || v > most) {
@@ -66,12 +66,12 @@ func (d *Decoder) Between(path string, n *Node, least, most time.Duration) time.
 	return v
 }
 
-// WrongAt refuses what stands, or is missing, at a place.
-func (d *Decoder) WrongAt(p Place, path, problem, right string) {
+// WrongAt refuses what is, or is missing, at a place.
+func (d *Decoder) WrongAt(p Place, path, problem, valid string) {
 	if d.err != nil && !d.across {
 		return
 	}
-	e := p.wrong(path, problem, right)
+	e := p.wrong(path, problem, valid)
 	e.File = d.file
 	d.mistakes = append(d.mistakes, e)
 	if d.err == nil {
@@ -79,34 +79,34 @@ func (d *Decoder) WrongAt(p Place, path, problem, right string) {
 	}
 }
 
-// Refer refuses a name at path that is none of the known ones, which the document gives at the key path from. Where none of them is near, right is
-// what would be right, "" for one of them. It is for the end of decoding: such a mistake is told beside all others, unless one of those leaves
-// open which names there are.
-func (d *Decoder) Refer(path, name, problem, right, from string, known []string) {
+// Refer refuses a name at path that is not one of the known ones, which the document lists at the key path from. If none of them is similar,
+// valid says what would be valid; "" for any of them. It is called at the end of decoding, and reports the mistake with all others, unless one
+// of those leaves the list incomplete.
+func (d *Decoder) Refer(path, name, problem, valid, from string, known []string) {
 	open := d.meant[from] || slices.Contains(known, "") || slices.ContainsFunc(d.mistakes, func(e *Error) bool { return e.Key == from })
 	if name != "" && !open && !slices.Contains(known, name) {
-		if right == "" || Nearest(name, known) != "" {
-			right = Meant(name, known)
+		if valid == "" || Nearest(name, known) != "" {
+			valid = Meant(name, known)
 		}
-		d.each(func() { d.Refuse(path, fmt.Sprintf("%q %s", Clip(name), problem), right) })
+		d.each(func() { d.Refuse(path, fmt.Sprintf("%q %s", Clip(name), problem), valid) })
 		d.dangling++
 	}
 }
 
-// Refuse is for checks across the document: the place is that of the path.
-func (d *Decoder) Refuse(path, problem, right string) { d.WrongAt(d.Place(path), path, problem, right) }
+// Refuse refuses the value at a key path, in checks across the document.
+func (d *Decoder) Refuse(path, problem, valid string) { d.WrongAt(d.Place(path), path, problem, valid) }
 
-// Warn tells of something that works, but not as one might expect.
+// Warn reports something that works, but not as one might expect.
 func (d *Decoder) Warn(p Place, path, text string) {
 	e := p.wrong(path, text, "")
 	e.File = d.file
 	d.warnings = append(d.warnings, e.Error())
 }
 
-// Warnings are the lines of Warn, of the same form as an error.
+// Warnings returns the lines of Warn, formatted like errors.
 func (d *Decoder) Warnings() []string { return d.warnings }
 
-// Place is where the value of a key path stands, or else what holds it: of an entry by name it is the name's.
+// Place returns the position of the value at a key path, or else of what contains it. For an entry by name it is the name's.
 func (d *Decoder) Place(path string) Place {
 	for {
 		if p, ok := d.places[path]; ok {
@@ -124,22 +124,22 @@ func (d *Decoder) Place(path string) Place {
 	}
 }
 
-// Places are where the values of a document stand, for whoever has a configuration and no decoder. The zero value is of no document.
+// Places are the positions of a document's values, for users of a configuration without a decoder. The zero value has no document.
 type Places struct{ of *Decoder }
 
-// Places gives those of the document.
+// Places returns the positions in the document.
 func (d *Decoder) Places() Places { return Places{d} }
 
-// Wrong is a mistake at the value of a key path, or at what holds it.
-func (p Places) Wrong(path, problem, right string) *Error {
-	e := p.At(path).wrong(path, problem, right)
+// Wrong returns a mistake at the value of a key path, or at what contains it.
+func (p Places) Wrong(path, problem, valid string) *Error {
+	e := p.At(path).wrong(path, problem, valid)
 	if p.of != nil {
 		e.File = p.of.file
 	}
 	return e
 }
 
-// At is where the value of a key path stands, or else what holds it.
+// At returns the position of the value at a key path, or else of what contains it.
 func (p Places) At(path string) Place {
 	if p.of == nil {
 		return Place{1, 1}
@@ -147,7 +147,7 @@ func (p Places) At(path string) Place {
 	return p.of.Place(path)
 }
 
-// Given tells whether the document has a value at the key path.
+// Given reports whether the document has a value at the key path.
 func (d *Decoder) Given(path string) bool {
 	_, given := d.places[path]
 	return given
@@ -160,7 +160,7 @@ type Key struct {
 	Decode func(path string, n *Node) // called with a value that is not Null
 }
 
-// Fields decodes each key of n that is there, in the file's order. A Null, which only an entry by name can be, has no keys.
+// Fields decodes the keys of n in the file's order. A Null, which only an entry by name can be, has no keys.
 func (d *Decoder) Fields(path string, n *Node, keys []Key) {
 	if !d.Given(path) {
 		d.places[path] = n.Place
@@ -196,10 +196,10 @@ func (d *Decoder) field(path string, f Field, keys []Key) {
 	}
 }
 
-// Require refuses a mapping that lacks a key that has no default.
+// Require refuses a mapping that lacks a key without a default.
 func (d *Decoder) Require(path string, n *Node, names ...string) {
 	if n.Kind != Mapping && (n.Kind != Null || d.err != nil) {
-		return // which was refused
+		return // it was refused before
 	}
 	for _, name := range names {
 		at := Join(path, name)
@@ -209,7 +209,7 @@ func (d *Decoder) Require(path string, n *Node, names ...string) {
 	}
 }
 
-// Entries decodes a mapping of names of the user's own choice; an entry may be Null.
+// Entries decodes a mapping whose keys are names that the user chooses; an entry may be Null.
 func (d *Decoder) Entries(path string, n *Node, entry func(path, name string, n *Node)) {
 	if n.Kind != Mapping {
 		d.Wrong(n, path, "is "+n.Kind.String(), "a mapping by name")
@@ -248,7 +248,7 @@ func (d *Decoder) List(path string, n *Node, entry func(path string, n *Node)) {
 	}
 }
 
-// NonEmptyList is List for lists that say nothing when they are empty.
+// NonEmptyList decodes a list with at least one entry.
 func (d *Decoder) NonEmptyList(path string, n *Node, entry func(path string, n *Node)) {
 	if n.Kind == Sequence && len(n.List) == 0 {
 		d.Wrong(n, path, "is an empty list", "at least one entry")
@@ -256,14 +256,14 @@ func (d *Decoder) NonEmptyList(path string, n *Node, entry func(path string, n *
 	d.List(path, n, entry)
 }
 
-// AtMost bounds the entries of a list or mapping.
+// AtMost bounds the number of entries of a list or mapping.
 func (d *Decoder) AtMost(path string, n *Node, limit int) {
 	if count := max(len(n.List), len(n.Fields)); count > limit {
 		d.Wrong(n, path, fmt.Sprintf("has %d entries", count), fmt.Sprintf("at most %d", limit))
 	}
 }
 
-// Distinct decodes a list of values that is not empty, and has none of them twice.
+// Distinct decodes a list with at least one value and no duplicates.
 func Distinct[T comparable](d *Decoder, path string, n *Node, decode func(path string, n *Node) T) []T {
 	var out []T
 	seen := make(map[T]bool)

@@ -1,10 +1,9 @@
 // Package document reads a YAML document strictly: every value comes with its place, and all mistakes are
-// told, each in one line, "file:line:column: key.path: what is wrong (what would be right)".
+// reported, each in one line, "file:line:column: key.path: what is wrong (what would be valid)".
 //
-// Parse gives the tree of values, with anchors, aliases and merge keys resolved. A Decoder turns it into what it means: it
-// knows which keys there are, what their values look like, and where in the file each of them was: texts, numbers and times, what
-// names the things of a network, and files with what they hold. What only one part knows of, the part decodes itself and refuses
-// with Wrong, WrongAt and Refuse.
+// Parse returns the tree of values, with anchors, aliases and merge keys resolved. A Decoder turns it into configuration: it
+// knows the keys, the forms of their values and their places in the file: texts, numbers, times, addresses and names of a network,
+// and files with their content. Values of a single part are decoded by that part, which refuses them with Wrong, WrongAt and Refuse.
 package document
 
 import (
@@ -22,15 +21,15 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Rules are what a document keeps to before any key has a meaning.
+// Rules are the limits of a document and the hints for one that is no mapping.
 type Rules struct {
 	Bytes int    // length of the file, in whole MiB: a mistaken path must not fill the memory
 	Nodes int    // values with the aliases expanded: a few lines of aliases of aliases can stand for billions
-	Empty string // what would be right instead of an empty file
-	Root  string // what would be right instead of a list or a single value
+	Empty string // what would be valid instead of an empty file
+	Root  string // what would be valid instead of a list or a single value
 }
 
-// Read reads a configuration file, and no more of it than Parse needs to refuse one that is too long.
+// Read reads a configuration file, but no more than Parse needs to refuse one that is too long.
 func (r Rules) Read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -44,10 +43,10 @@ func (r Rules) Read(path string) ([]byte, error) {
 	return data, nil
 }
 
-// maxDepth bounds how deep values are nested. The YAML library recurses, and takes minutes for what nobody writes.
+// maxDepth bounds the nesting of values. The YAML library recurses, and takes minutes for documents that are nested deeper.
 const maxDepth = 100
 
-// Kind is what a value looks like.
+// Kind is the form of a value.
 type Kind int
 
 // The kinds of a value.
@@ -58,21 +57,21 @@ const (
 	Mapping
 )
 
-// String is how messages name the kind, after "is".
+// String returns the kind as messages name it after "is".
 func (k Kind) String() string {
 	return [...]string{"empty", "a single value", "a list", "a mapping"}[k]
 }
 
-// Place is where something stands in the file, from 1.
+// Place is a position in the file, counted from 1.
 type Place struct{ Line, Column int }
 
-// Node is a value with its place. An alias is the very node that its anchor stands at.
+// Node is a value with its place. An alias is the same node as its anchor.
 type Node struct {
 	Place
 	Kind   Kind
 	Text   string  // of a Scalar
 	List   []*Node // of a Sequence
-	Fields []Field // of a Mapping, in the file's order; no key is there twice
+	Fields []Field // of a Mapping, in the file's order; no key occurs twice
 
 	size int // nodes below and including this one, with aliases expanded
 }
@@ -84,11 +83,11 @@ type Field struct {
 	Value *Node
 }
 
-// Parse gives the mapping at the root of the only document of data; name stands for the file in messages. It returns a tree or
+// Parse returns the mapping at the root of the only document in data; messages call the file by name. It returns a tree or
 // an *Error, never both.
 func Parse(name string, data []byte, rules Rules) (*Node, error) {
 	if len(data) > rules.Bytes {
-		return nil, &Error{File: name, Problem: "is too large", Right: fmt.Sprintf("at most %d MiB", rules.Bytes>>20)}
+		return nil, &Error{File: name, Problem: "is too large", Valid: fmt.Sprintf("at most %d MiB", rules.Bytes>>20)}
 	}
 	root, err := parse(data, rules)
 	if err == nil {
@@ -103,16 +102,16 @@ func Parse(name string, data []byte, rules Rules) (*Node, error) {
 		if t := syntax.GetToken(); t != nil && t.Position != nil {
 			e.Line, e.Column = max(t.Position.Line, 1), max(t.Position.Column, 1)
 		}
-		e.Right = remedy(data, e.Line)
+		e.Valid = remedy(data, e.Line)
 	}
 	e.File = name
 	return nil, e
 }
 
-// bracketed is an IPv6 address with a port that is not quoted: to YAML its bracket begins a list.
+// bracketed is an unquoted IPv6 address with a port: YAML takes its bracket for the begin of a list.
 var bracketed = regexp.MustCompile(`[\s:,{[-](\[[0-9A-Fa-f]*:[0-9A-Fa-f:.]*](:[0-9]+)?)`)
 
-// remedy says what a line that is not YAML most likely lacks, "" when that is not known.
+// remedy suggests how to fix a line that is not YAML; "" if there is no guess.
 func remedy(data []byte, line int) string {
 	lines := strings.Split(string(data), "\n")
 	if line > len(lines) {
@@ -129,8 +128,8 @@ func remedy(data []byte, line int) string {
 }
 
 func parse(data []byte, rules Rules) (root *Node, err error) {
-	// The YAML library is the one part here that is not ours and sees what strangers send: a fault in it must end as a
-	// refused file, not as a daemon that dies in a reload.
+	// The YAML library is not ours and parses whatever is in the file: a fault in it must refuse the file, not kill a daemon
+	// during a reload.
 	defer func() {
 		if fault := recover(); fault != nil {
 			root, err = nil, Place{1, 1}.wrong("", fmt.Sprintf("is not YAML: the parser failed: %v", fault), "")
@@ -166,8 +165,8 @@ func parse(data []byte, rules Rules) (root *Node, err error) {
 	return root, err
 }
 
-// tooDeep gives the token that opens one level more than maxDepth, or nil. Nesting by indentation bounds itself: a file of
-// that many levels is as long as the square of them.
+// tooDeep returns the token that opens one level more than maxDepth, or nil. Nesting by indentation bounds itself: such a file is
+// as long as the square of its levels.
 func tooDeep(tokens token.Tokens) *token.Token {
 	brackets, prefixes, line := 0, 0, 0
 	afterAnchor := false
@@ -178,7 +177,7 @@ func tooDeep(tokens token.Tokens) *token.Token {
 		case token.SequenceEndType, token.MappingEndType:
 			brackets--
 		}
-		switch t.Type { // what may stand before a value: "- - &a !b value"
+		switch t.Type { // prefixes of a value: "- - &a !b value"
 		case token.SequenceEntryType, token.MappingKeyType:
 			if t.Position.Line != line {
 				prefixes, line = 0, t.Position.Line
@@ -187,7 +186,7 @@ func tooDeep(tokens token.Tokens) *token.Token {
 		case token.AnchorType, token.TagType:
 			prefixes++
 		default:
-			if !afterAnchor { // whose name this is
+			if !afterAnchor { // the token after an anchor is its name
 				prefixes = 0
 			}
 		}

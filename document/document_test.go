@@ -121,7 +121,7 @@ func TestError(t *testing.T) {
 		want string
 	}{
 		{Error{File: "f", Problem: "is too large"}, "f: is too large"},
-		{Error{File: "f", Line: 3, Key: "a", Problem: "is odd", Right: "even"}, "f:3: a: is odd (even)"},
+		{Error{File: "f", Line: 3, Key: "a", Problem: "is odd", Valid: "even"}, "f:3: a: is odd (even)"},
 		{Error{File: "f", Line: 3, Column: 7, Key: "a", Problem: "is odd"}, "f:3:7: a: is odd"},
 		{Error{File: "a\nb\r\x1b[31m", Line: 1, Problem: "two\u2028lines\tand\u0085more"}, "a b  [31m:1: two lines\tand more"},
 	}
@@ -283,11 +283,11 @@ func TestDecoderRefuses(t *testing.T) {
 	}
 }
 
-// isIncomplete tells the line that the documents of these tests bring without a mistake of theirs.
+// isIncomplete reports whether the line is the one that all documents of these tests cause.
 func isIncomplete(line string) bool { return strings.HasSuffix(line, ": name: is missing") }
 
-// TestDecoderTellsAll: each mistake of a document is told once, in the file's order, and what follows from one is not.
-func TestDecoderTellsAll(t *testing.T) {
+// TestDecoderReportsAll: each mistake of a document is reported once, in the file's order, without those that follow from it.
+func TestDecoderReportsAll(t *testing.T) {
 	many := "words:\n" + strings.Repeat("  - {}\n", 25)
 	long := make([]string, 0, 21)
 	for i := range 20 {
@@ -350,8 +350,25 @@ func TestDecoderTellsAll(t *testing.T) {
 	}
 }
 
-// TestChecksTellAll: what checks refuse is told together, and not before the document itself is right.
-func TestChecksTellAll(t *testing.T) {
+// TestRenamedKey: a key that has another name by now is refused with that name, and the new one is neither missing nor decoded.
+func TestRenamedKey(t *testing.T) {
+	root, err := Parse("f", []byte("old: 1\n"), rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := NewDecoder("f")
+	d.Fields("", root, []Key{{Name: "old", Now: "new"}, {Name: "new", Decode: func(string, *Node) { t.Error("decoded") }}})
+	d.Require("", root, "new")
+	if want := "f:1:1: old: is not a key (did you mean new?)"; fmt.Sprint(d.Err()) != want {
+		t.Errorf("got %v\nwant %s", d.Err(), want)
+	}
+	if got := keyNames([]Key{{Name: "old", Now: "new"}, {Name: "new"}}); got != "new" {
+		t.Errorf("messages list %s", got)
+	}
+}
+
+// TestChecksReportAll: mistakes found by checks are reported together, once the document itself is valid.
+func TestChecksReportAll(t *testing.T) {
 	refuses := func(key string) func(*Decoder, *settings) {
 		return func(d *Decoder, _ *settings) { d.Refuse(key, "is refused", "") }
 	}

@@ -8,37 +8,37 @@ import (
 	"unicode"
 )
 
-// Error is what is wrong with a document: its first mistake, and the others.
+// Error is the first mistake of a document, with the others.
 type Error struct {
 	File    string
-	Line    int    // from 1; 0 when the whole file is meant
-	Column  int    // from 1; 0 when the whole line is meant
-	Key     string // key path, "vips[0].routes[1].pool"; "" when the whole file is meant
+	Line    int    // from 1; 0: the whole file
+	Column  int    // from 1; 0: the whole line
+	Key     string // key path, "vips[0].routes[1].pool"; "": the whole file
 	Problem string
-	Right   string // what would be right, "" when Problem says it
+	Valid   string // what would be valid; "" if Problem says it
 
-	Others []*Error // mistakes further down, in the file's order; not all of them when there are many
+	Others []*Error // mistakes further down, in the file's order; at most mostMistakes
 	More   int      // mistakes that are not in Others
 }
 
-// mostMistakes is how many are told of one document: those of the next lines may follow from them.
+// mostMistakes bounds how many mistakes of one document are reported: the later ones may follow from the first.
 const mostMistakes = 20
 
-// JoinErrors makes one error of mistakes, nil of none.
+// JoinErrors makes one error of mistakes; nil if there are none.
 func JoinErrors(mistakes []*Error) error {
 	if len(mistakes) == 0 {
 		return nil
 	}
-	return together(mistakes)
+	return combine(mistakes)
 }
 
 // together makes one error of the mistakes of a document, of which there is one at least.
-func together(mistakes []*Error) *Error {
+func combine(mistakes []*Error) *Error {
 	sorted := slices.Clone(mistakes)
 	slices.SortStableFunc(sorted, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	sorted = slices.CompactFunc(sorted, func(b, a *Error) bool { // the same thing told twice
+	sorted = slices.CompactFunc(sorted, func(b, a *Error) bool { // the same mistake reported twice
 		return a.Key != "" && a.Line == b.Line && a.Column == b.Column && strings.HasPrefix(b.Key, a.Key)
 	})
 	first := *sorted[0]
@@ -47,7 +47,7 @@ func together(mistakes []*Error) *Error {
 	return &first
 }
 
-// Error gives a line for each mistake: "file:line:column: key.path: what is wrong (what would be right)".
+// Error returns a line for each mistake: "file:line:column: key.path: what is wrong (what would be valid)".
 func (e *Error) Error() string {
 	text := e.line()
 	for _, other := range e.Others {
@@ -72,14 +72,14 @@ func (e *Error) line() string {
 		b.WriteString(e.Key + ": ")
 	}
 	b.WriteString(e.Problem)
-	if e.Right != "" {
-		b.WriteString(" (" + e.Right + ")")
+	if e.Valid != "" {
+		b.WriteString(" (" + e.Valid + ")")
 	}
 	return strings.Map(printable, b.String())
 }
 
-// printable keeps the promise of one line, and terminals in peace, for file names and YAML messages that hold line breaks
-// and control characters.
+// printable replaces line breaks and control characters in file names and YAML messages, so that each mistake is one line and
+// cannot disturb a terminal.
 func printable(r rune) rune {
 	if unicode.IsControl(r) && r != '\t' || r == '\u2028' || r == '\u2029' {
 		return ' '
@@ -87,11 +87,11 @@ func printable(r rune) rune {
 	return r
 }
 
-func (p Place) wrong(path, problem, right string) *Error {
-	return &Error{Line: p.Line, Column: p.Column, Key: path, Problem: problem, Right: right}
+func (p Place) wrong(path, problem, valid string) *Error {
+	return &Error{Line: p.Line, Column: p.Column, Key: path, Problem: problem, Valid: valid}
 }
 
-// Clip bounds what a message quotes.
+// Clip shortens a text for quoting in a message.
 func Clip(s string) string {
 	if len(s) > 80 {
 		return s[:77] + "..."

@@ -27,7 +27,7 @@ func (d *Decoder) absolute(path string, n *Node, limit int) string {
 	return s
 }
 
-// ReadFile reads an ordinary file that a document names, of at most limit bytes, and tells who may do so.
+// ReadFile reads a regular file that a document names, of at most limit bytes, and returns its permissions.
 func ReadFile(path string, limit int64) ([]byte, os.FileMode, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO must not keep the process waiting
 	if err != nil {
@@ -48,8 +48,8 @@ func ReadFile(path string, limit int64) ([]byte, os.FileMode, error) {
 	return data, info.Mode().Perm(), err
 }
 
-// RefuseFile tells what is wrong with a file that the value at path names, without the operation and the name that the error may
-// have.
+// RefuseFile refuses the file that the value at path names. The message leaves out the operation and the name that the error may
+// contain.
 func (d *Decoder) RefuseFile(path, file string, err error) {
 	var cause *os.PathError
 	if errors.As(err, &cause) {

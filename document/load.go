@@ -1,10 +1,10 @@
 package document
 
-// A Decode turns the tree of a file into a C. What it refuses, it refuses at the decoder.
+// A Decode turns the tree of a file into a C, and refuses mistakes at the decoder.
 type Decode[C any] func(d *Decoder, root *Node) *C
 
-// Load reads a configuration file, and decodes and checks it. An error about its content is an *Error with all mistakes that were found;
-// one about reading it wraps the cause. The caller owns the result.
+// Load reads, decodes and checks a configuration file. An error in its content is an *Error with all mistakes; an error while reading
+// it wraps the cause. The caller owns the result.
 func Load[C any](path string, rules Rules, decode Decode[C], checks ...func(*Decoder, *C)) (*C, error) {
 	data, err := rules.Read(path)
 	if err != nil {
@@ -15,8 +15,8 @@ func Load[C any](path string, rules Rules, decode Decode[C], checks ...func(*Dec
 
 // ParseAs is Load of a content that is there already; name stands for the file in messages. It returns a C or an *Error, never both.
 //
-// Each check looks at a C that was decoded without a mistake but names that Refer has refused, and refuses at the decoder what is wrong across
-// the document, or with the files that it names.
+// Each check gets a C that was decoded without mistakes, except names that Refer has refused, and refuses mistakes across the document, or in
+// the files that it names, at the decoder.
 func ParseAs[C any](name string, data []byte, rules Rules, decode Decode[C], checks ...func(*Decoder, *C)) (*C, error) {
 	root, err := Parse(name, data, rules)
 	if err != nil {

@@ -12,10 +12,10 @@ var (
 	notInName = regexp.MustCompile(`[^a-z0-9]+`)
 )
 
-// Label decodes a Name that can be a label of a DNS name (RFC 1123, section 2.1), as names in certificates are.
+// Label decodes a Name that fits into one DNS label (RFC 1123, section 2.1), as certificates need.
 func (d *Decoder) Label(path string, n *Node) string { return d.Name(path, n, 63) }
 
-// Name decodes what the user calls something: letters, digits and hyphens, of at most longest bytes.
+// Name decodes a name that the user chooses: lower-case letters, digits and hyphens, at most longest bytes.
 func (d *Decoder) Name(path string, n *Node, longest int) string {
 	s := d.Text(path, n)
 	if d.err == nil && (len(s) > longest || !nameForm.MatchString(s)) {
@@ -24,7 +24,7 @@ func (d *Decoder) Name(path string, n *Node, longest int) string {
 	return s
 }
 
-// NameOf makes a Name of a file's; otherwise is for a file whose name has nothing to make one of.
+// NameOf derives a Name from a file's name, or returns otherwise if nothing of that is usable.
 func NameOf(file string, longest int, otherwise string) string {
 	base := strings.ToLower(filepath.Base(file))
 	base = strings.Trim(notInName.ReplaceAllString(strings.TrimSuffix(base, filepath.Ext(base)), "-"), "-")
@@ -34,11 +34,11 @@ func NameOf(file string, longest int, otherwise string) string {
 	return strings.TrimRight(base[:min(len(base), longest)], "-")
 }
 
-// deviceForm is what the kernel takes as the name of an interface (dev_valid_name), but for odd characters that are asking for
-// trouble.
+// deviceForm matches what the kernel accepts as the name of an interface (dev_valid_name), less odd characters that cause trouble in
+// scripts.
 var deviceForm = regexp.MustCompile(`^[A-Za-z0-9_.@-]{1,15}$`)
 
-// Device decodes the name of a network interface, which need not be there.
+// Device decodes the name of a network interface, which need not exist.
 func (d *Decoder) Device(path string, n *Node) string {
 	s := d.Text(path, n)
 	if d.err == nil && (!deviceForm.MatchString(s) || s == "." || s == "..") {

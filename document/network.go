@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Ports is a range of port numbers, both ends included.
+// Ports is a range of port numbers, inclusive.
 type Ports struct{ First, Last uint16 }
 
-// port gives a port from 1 to 65535 as people write it, without sign or leading zero, or 0.
+// port parses a port from 1 to 65535 without sign or leading zero; 0 if it is none.
 func port(s string) uint16 {
 	v, err := strconv.ParseUint(s, 10, 16)
 	if err != nil || s[0] == '0' {
@@ -23,8 +23,8 @@ func port(s string) uint16 {
 	return uint16(v)
 }
 
-// ParsePorts reads a number or a range of them, "8000-8100", and tells what is wrong with it, and what would be right.
-func ParsePorts(s string) (p Ports, problem, right string) {
+// ParsePorts parses a port or a range, "8000-8100". If it is wrong, it returns the problem and what would be valid.
+func ParsePorts(s string) (p Ports, problem, valid string) {
 	from, to, isRange := strings.Cut(s, "-")
 	if !isRange {
 		to = from
@@ -39,22 +39,22 @@ func ParsePorts(s string) (p Ports, problem, right string) {
 	return p, "", ""
 }
 
-// PortsList decodes a list of ports and of ranges of them, of which there are at most most.
+// PortsList decodes a list of at most most ports and ranges of ports.
 func (d *Decoder) PortsList(path string, n *Node, most int) []Ports {
 	var out []Ports
 	d.AtMost(path, n, most)
 	d.NonEmptyList(path, n, func(at string, n *Node) {
 		s := d.Text(at, n)
-		p, problem, right := ParsePorts(s)
+		p, problem, valid := ParsePorts(s)
 		if d.err == nil && problem != "" {
-			d.WrongText(n, at, s, problem, right)
+			d.WrongText(n, at, s, problem, valid)
 		}
 		out = append(out, p)
 	})
 	return out
 }
 
-// SplitHostPort divides host:port and tells what is wrong with it. The host may be empty, and may be anything.
+// SplitHostPort splits host:port, or returns the problem with it. The host may be empty and is not checked.
 func SplitHostPort(s string) (host, problem string) {
 	host, number, err := net.SplitHostPort(s)
 	switch {
@@ -66,7 +66,7 @@ func SplitHostPort(s string) (host, problem string) {
 	return host, ""
 }
 
-// HostPort decodes where somebody listens; the host may be empty or a name. Messages show the example.
+// HostPort decodes host:port to listen on; the host may be empty or a name. Messages show the example.
 func (d *Decoder) HostPort(path string, n *Node, example string) string {
 	s := d.Text(path, n)
 	if _, problem := SplitHostPort(s); d.err == nil && problem != "" {
@@ -77,7 +77,7 @@ func (d *Decoder) HostPort(path string, n *Node, example string) string {
 
 const exampleAddrPort = `such as "192.0.2.7:443" or "[2001:db8::7]:443"`
 
-// AddrPort decodes the address of one host that packets are routed to, with its port.
+// AddrPort decodes the routable address of one host, with a port.
 func (d *Decoder) AddrPort(path string, n *Node) netip.AddrPort {
 	a := d.ListenAddrPort(path, n)
 	if d.err == nil && a.Addr().IsUnspecified() {
@@ -86,7 +86,7 @@ func (d *Decoder) AddrPort(path string, n *Node) netip.AddrPort {
 	return a
 }
 
-// ListenAddrPort decodes where connections come in: an AddrPort, or the address that stands for all of its family.
+// ListenAddrPort decodes an address and port to listen on: an AddrPort, or the unspecified address of a family.
 func (d *Decoder) ListenAddrPort(path string, n *Node) netip.AddrPort {
 	s := d.Text(path, n)
 	if d.err != nil {
@@ -118,49 +118,49 @@ func (d *Decoder) ListenAddrPort(path string, n *Node) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// hostName takes what has a letter in its last label, so that it was not meant to be an address.
+// hostName matches names with a letter in the last label, which cannot be meant as addresses.
 var hostName = regexp.MustCompile(`^([A-Za-z0-9_-]+\.)+[A-Za-z][A-Za-z0-9-]*\.?$`)
 
-// isIPv6 tells an address of IPv6 without brackets: a port behind it reads as a part of it.
+// isIPv6 reports whether s is an IPv6 address without brackets, which a port would become a part of.
 func isIPv6(s string) bool {
 	a, err := netip.ParseAddr(s)
 	return err == nil && a.Is6()
 }
 
-// isAddress tells an address without a port.
+// isAddress reports whether s is an address without a port.
 func isAddress(s string) bool {
 	_, err := netip.ParseAddr(strings.Trim(s, "[]"))
 	return err == nil
 }
 
-// isName tells a name with a port.
+// isName reports whether s is a host name with a port.
 func isName(s string) bool {
 	host, _, err := net.SplitHostPort(s)
 	return err == nil && (hostName.MatchString(host) || host == "localhost")
 }
 
-// Address decodes the address of one host. Without a zone: an interface is another key's.
+// Address decodes the address of one host, without a zone: interfaces have keys of their own.
 func (d *Decoder) Address(path string, n *Node) netip.Addr {
 	s := d.Text(path, n)
 	if d.err != nil {
 		return netip.Addr{}
 	}
 	a, err := netip.ParseAddr(s)
-	const right = "such as 192.0.2.1 or 2001:db8::1"
+	const valid = "such as 192.0.2.1 or 2001:db8::1"
 	switch {
 	case err != nil && hostName.MatchString(s):
-		d.WrongText(n, path, s, "is a host name, and names are not looked up", right)
+		d.WrongText(n, path, s, "is a host name, and names are not looked up", valid)
 	case err != nil:
-		d.WrongText(n, path, s, "is not an address", right)
+		d.WrongText(n, path, s, "is not an address", valid)
 	case a.Is4In6():
 		d.WrongText(n, path, s, "is an IPv4 address written as IPv6", a.Unmap().String())
 	case a.Zone() != "", a.IsUnspecified(), a.IsMulticast():
-		d.WrongText(n, path, s, "is not the address of one host", right)
+		d.WrongText(n, path, s, "is not the address of one host", valid)
 	}
 	return a
 }
 
-// Prefix decodes address/length, with no bit set after the length.
+// Prefix decodes address/length, with no bits set beyond the length.
 func (d *Decoder) Prefix(path string, n *Node) netip.Prefix {
 	s := d.Text(path, n)
 	if d.err != nil {
@@ -173,7 +173,7 @@ func (d *Decoder) Prefix(path string, n *Node) netip.Prefix {
 	return d.masked(path, n, s, "is not address/length", "such as 192.0.2.0/24 or 2001:db8::/48")
 }
 
-// AddressOrPrefix is Prefix, and takes an address for the prefix of it alone.
+// AddressOrPrefix decodes a prefix, or an address as the prefix of that host.
 func (d *Decoder) AddressOrPrefix(path string, n *Node) netip.Prefix {
 	s := d.Text(path, n)
 	if d.err != nil {
@@ -185,7 +185,7 @@ func (d *Decoder) AddressOrPrefix(path string, n *Node) netip.Prefix {
 	return d.masked(path, n, s, "is neither an address nor address/length", "such as 192.0.2.7 or 2001:db8::/48")
 }
 
-// hostPrefix gives the prefix of an address that stands without a length.
+// hostPrefix returns the full-length prefix of an address that is given without a length.
 func hostPrefix(s string) (netip.Prefix, bool) {
 	a, err := netip.ParseAddr(s)
 	if err != nil || a.Zone() != "" || a.Is4In6() {
@@ -194,14 +194,14 @@ func hostPrefix(s string) (netip.Prefix, bool) {
 	return netip.PrefixFrom(a, a.BitLen()), true
 }
 
-func (d *Decoder) masked(path string, n *Node, s, problem, right string) netip.Prefix {
+func (d *Decoder) masked(path string, n *Node, s, problem, valid string) netip.Prefix {
 	p, err := netip.ParsePrefix(s)
 	a, notAlone := netip.ParseAddr(s)
 	switch {
 	case p.Addr().Is4In6(), notAlone == nil && a.Is4In6():
-		d.WrongText(n, path, s, "is an IPv4 address written as IPv6", right)
+		d.WrongText(n, path, s, "is an IPv4 address written as IPv6", valid)
 	case err != nil:
-		d.WrongText(n, path, s, problem, right)
+		d.WrongText(n, path, s, problem, valid)
 	case p != p.Masked():
 		d.WrongText(n, path, s, "has bits set after its length", p.Masked().String())
 	default:
@@ -210,23 +210,23 @@ func (d *Decoder) masked(path string, n *Node, s, problem, right string) netip.P
 	return netip.Prefix{}
 }
 
-// URL decodes a URL of one of the schemes, with a host, and without a user or a fragment.
+// URL decodes a URL with one of the schemes and a host, without a user or a fragment.
 func (d *Decoder) URL(path string, n *Node, schemes ...string) *url.URL {
 	s := d.Text(path, n)
 	if d.err != nil {
 		return nil
 	}
 	u, err := url.Parse(s)
-	right := schemes[0] + "://host:port/path"
+	valid := schemes[0] + "://host:port/path"
 	switch {
 	case err != nil || u.Hostname() == "" || u.Opaque != "" || u.Fragment != "":
-		d.WrongText(n, path, s, "is not a URL", right)
+		d.WrongText(n, path, s, "is not a URL", valid)
 	case !slices.Contains(schemes, u.Scheme):
-		d.WrongText(n, path, s, "is not "+strings.Join(schemes, " or "), right)
+		d.WrongText(n, path, s, "is not "+strings.Join(schemes, " or "), valid)
 	case u.User != nil:
 		d.WrongText(n, path, s, "holds a user's name", "without it")
 	case u.Port() != "" && port(u.Port()) == 0:
-		d.WrongText(n, path, s, "has no port from 1 to 65535", right)
+		d.WrongText(n, path, s, "has no port from 1 to 65535", valid)
 	default:
 		return u
 	}

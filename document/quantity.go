@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// unit is what stands behind a number.
+// unit is the unit of a number.
 type unit struct {
 	name string
-	is   float64 // so many of what is counted
+	is   float64 // how many of the base unit
 }
 
-// The units of sizes, in bytes: powers of 1024 have an i, powers of 1000 have none. The largest is first.
+// The units of sizes, in bytes: powers of 1024 have an i, powers of 1000 have none. The largest comes first.
 var sizeUnits = []unit{
 	{"TiB", 1 << 40}, {"TB", 1e12}, {"GiB", 1 << 30}, {"GB", 1e9}, {"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"kB", 1e3}, {"KB", 1e3},
 }
 
-// The units of rates, in bits per second: those of tc(8). The largest is first.
+// The units of rates, in bits per second, as in tc(8). The largest comes first.
 var rateUnits = []unit{{"gbit", 1e9}, {"mbit", 1e6}, {"kbit", 1e3}}
 
-// Size decodes bytes with their unit, within bounds, both of them included. A fraction of a byte is left out.
+// Size decodes a number of bytes with its unit, from least to most. It drops fractions of a byte.
 func (d *Decoder) Size(path string, n *Node, least, most uint64) uint64 {
 	s := d.Text(path, n)
 	v, ok := d.quantity(path, n, s, sizeUnits, float64(least), float64(most))
@@ -31,7 +31,7 @@ func (d *Decoder) Size(path string, n *Node, least, most uint64) uint64 {
 	return uint64(v)
 }
 
-// Rate decodes bits per second with their unit, in either case, within bounds, both of them included.
+// Rate decodes bits per second with their unit, in upper or lower case, from least to most.
 func (d *Decoder) Rate(path string, n *Node, least, most float64) float64 {
 	s := d.Text(path, n)
 	v, ok := d.quantity(path, n, strings.ToLower(s), rateUnits, least, most)
@@ -41,7 +41,7 @@ func (d *Decoder) Rate(path string, n *Node, least, most float64) float64 {
 	return v
 }
 
-// Percent decodes a share, written in percent with the sign, within bounds in percent, both of them included. It gives 0.1 for 10%.
+// Percent decodes a share in percent, with the sign, from least to most percent. It returns 0.1 for 10%.
 func (d *Decoder) Percent(path string, n *Node, least, most float64) float64 {
 	s := d.Text(path, n)
 	if d.err != nil {
@@ -62,7 +62,7 @@ func (d *Decoder) Percent(path string, n *Node, least, most float64) float64 {
 	return 0
 }
 
-// quantity gives a number in what its unit counts. False: it is not a number with one of the units.
+// quantity returns a number in the base unit; false if it is not a number with one of the units.
 func (d *Decoder) quantity(path string, n *Node, s string, units []unit, least, most float64) (v float64, ok bool) {
 	for _, u := range units {
 		number, is := strings.CutSuffix(s, u.name)
@@ -82,7 +82,7 @@ func (d *Decoder) quantity(path string, n *Node, s string, units []unit, least, 
 	return 0, false
 }
 
-// quantityText writes a number in the largest unit of which it is a whole number.
+// quantityText writes a number in the largest unit that gives a whole number.
 func quantityText(v float64, units []unit) string {
 	for _, u := range units {
 		if whole := v / u.is; whole >= 1 && whole == float64(int64(whole)) {

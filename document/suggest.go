@@ -17,7 +17,7 @@ func names(keys []Key) []string {
 
 func keyNames(keys []Key) string { return strings.Join(names(keys), ", ") }
 
-// Meant says which of the names was most likely meant, or else which there are.
+// Meant suggests the name that was probably meant, or else lists the valid ones.
 func Meant(got string, names []string) string {
 	if best := Nearest(got, names); best != "" {
 		return fmt.Sprintf("did you mean %s?", best)
@@ -31,10 +31,10 @@ func Meant(got string, names []string) string {
 	return "one of " + strings.Join(names, ", ")
 }
 
-// mostNames is how many names a message lists.
+// mostNames bounds the names that a message lists.
 const mostNames = 20
 
-// Nearest is the name that was most likely meant, at most two edits away and no more than half of its letters, or "".
+// Nearest returns the name that was probably meant, at most two edits away and no more than half of its letters, or "".
 func Nearest(got string, names []string) string {
 	best, distance := "", 3
 	for _, name := range names {
@@ -45,8 +45,8 @@ func Nearest(got string, names []string) string {
 	return best
 }
 
-// editDistance counts letters that are inserted, left out or replaced, and neighbours that are swapped, on bytes. A long a is far from every name
-// and is not worth the time.
+// editDistance counts insertions, deletions and replacements of letters, and swaps of neighbours, on bytes. A long a is far from every name, and
+// not worth the time.
 func editDistance(a, b string) int {
 	if len(a) > 64 {
 		return len(a)

@@ -30,10 +30,10 @@ func placeOfToken(t *token.Token) Place {
 	return Place{max(t.Position.Line, 1), max(t.Position.Column, 1)}
 }
 
-// builder makes our tree of the library's.
+// builder converts the library's tree to ours.
 type builder struct {
 	anchors map[string]*Node
-	nodes   int // how many a tree may have
+	nodes   int // most nodes of a tree
 }
 
 func (b *builder) build(path string, n ast.Node) (*Node, error) {
@@ -73,7 +73,7 @@ func (b *builder) build(path string, n ast.Node) (*Node, error) {
 	return out, nil
 }
 
-// grow counts a value that out holds.
+// grow counts a value that was added to out.
 func (b *builder) grow(path string, out, value *Node) error {
 	if out.size += value.size; out.size > b.nodes {
 		return out.wrong(path, "holds too many values", "fewer aliases of aliases")
@@ -137,7 +137,7 @@ func (b *builder) mapping(path string, out *Node, values []*ast.MappingValueNode
 			return nil, err
 		}
 	}
-	// YAML 1.1 merge key: what the mapping says itself wins, then the first that is merged.
+	// YAML 1.1 merge key: the mapping's own keys win, then those merged first.
 	for _, from := range merged {
 		if from.Kind != Mapping {
 			return nil, out.wrong(Join(path, "<<"), "is "+from.Kind.String(), "a mapping")
@@ -156,7 +156,7 @@ func (b *builder) mapping(path string, out *Node, values []*ast.MappingValueNode
 	return out, nil
 }
 
-// keyText gives the text of a mapping's key when it is a plain or quoted scalar.
+// keyText returns the text of a mapping's key if it is a plain or quoted scalar.
 func keyText(key ast.MapKeyNode) (string, bool) {
 	switch n := key.(type) {
 	case *ast.StringNode:
@@ -167,7 +167,7 @@ func keyText(key ast.MapKeyNode) (string, bool) {
 	return "", false
 }
 
-// Join appends a key to a key path; a key that is no plain word is quoted.
+// Join appends a key to a key path, and quotes it unless it is a plain word.
 func Join(path, key string) string {
 	for _, c := range []byte(key) {
 		if c <= ' ' || c == '.' || c == ':' || c == '[' || c == '"' || c >= 0x7f {
@@ -184,5 +184,5 @@ func Join(path, key string) string {
 	return path + "." + key
 }
 
-// Index appends the place of an entry, from 0, to the key path of a list.
+// Index appends the index of an entry, from 0, to the key path of a list.
 func Index(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }

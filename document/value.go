@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// scalar gives the text of a single value, on one line unless lines are asked for; false when there is an error.
+// scalar returns the text of a single value, on one line unless lines is set; false if there is an error.
 func (d *Decoder) scalar(path string, n *Node, lines bool) (string, bool) {
 	if n.Kind != Scalar {
 		d.Wrong(n, path, "is "+n.Kind.String(), "a single value; quote it when it begins with [ or {")
@@ -18,11 +18,11 @@ func (d *Decoder) scalar(path string, n *Node, lines bool) (string, bool) {
 		if c >= ' ' && c != 0x7f || lines && (c == '\t' || c == '\n') {
 			continue
 		}
-		right := "printable text on one line"
+		valid := "printable text on one line"
 		if lines {
-			right = "printable text"
+			valid = "printable text"
 		}
-		d.Wrong(n, path, fmt.Sprintf("%q holds a control character", Clip(n.Text)), right)
+		d.Wrong(n, path, fmt.Sprintf("%q holds a control character", Clip(n.Text)), valid)
 		break
 	}
 	if d.err != nil {
@@ -39,10 +39,10 @@ func (d *Decoder) nonEmpty(path string, n *Node, lines bool) string {
 	return s
 }
 
-// Text decodes a value on one line, which is not empty.
+// Text decodes a non-empty text on one line.
 func (d *Decoder) Text(path string, n *Node) string { return d.nonEmpty(path, n, false) }
 
-// Lines decodes text that may have line breaks and tabs, and is not empty.
+// Lines decodes a non-empty text that may contain line breaks and tabs.
 func (d *Decoder) Lines(path string, n *Node) string { return d.nonEmpty(path, n, true) }
 
 // Texts decodes a list of Text.
@@ -52,7 +52,7 @@ func (d *Decoder) Texts(path string, n *Node) []string {
 	return out
 }
 
-// Integer decodes a whole number within bounds, both of them included.
+// Integer decodes a whole number from low to high.
 func (d *Decoder) Integer(path string, n *Node, low, high int) int {
 	s, ok := d.scalar(path, n, false)
 	v, err := strconv.Atoi(s)
@@ -63,7 +63,7 @@ func (d *Decoder) Integer(path string, n *Node, low, high int) int {
 	return 0
 }
 
-// Duration decodes a time above zero with its unit.
+// Duration decodes a duration above zero, with its unit.
 func (d *Decoder) Duration(path string, n *Node) time.Duration {
 	s, ok := d.scalar(path, n, false)
 	v, err := time.ParseDuration(s)
@@ -78,7 +78,7 @@ func (d *Decoder) Duration(path string, n *Node) time.Duration {
 	return 0
 }
 
-// Boolean decodes true or false; yes, on and their like are refused, as they are text to some readers of YAML.
+// Boolean decodes true or false; yes, on and the like are refused, because some YAML parsers take them for text.
 func (d *Decoder) Boolean(path string, n *Node) bool {
 	s, ok := d.scalar(path, n, false)
 	if ok && s != "true" && s != "false" {
@@ -87,24 +87,24 @@ func (d *Decoder) Boolean(path string, n *Node) bool {
 	return s == "true"
 }
 
-// Choice decodes one of the words; problem is what any other "is": "is not a mode".
+// Choice decodes one of the words; problem describes any other: "is not a mode".
 func (d *Decoder) Choice(path string, n *Node, problem string, words ...string) string {
 	s, ok := d.scalar(path, n, false)
 	if !ok || slices.Contains(words, s) {
 		return s
 	}
 	last := len(words) - 1
-	right := words[last]
+	valid := words[last]
 	if best := Nearest(s, words); best != "" {
-		right = "did you mean " + best + "?"
+		valid = "did you mean " + best + "?"
 	} else if last > 0 {
-		right = strings.Join(words[:last], ", ") + " or " + right
+		valid = strings.Join(words[:last], ", ") + " or " + valid
 	}
-	d.Wrong(n, path, fmt.Sprintf("%q %s", Clip(s), problem), right)
+	d.Wrong(n, path, fmt.Sprintf("%q %s", Clip(s), problem), valid)
 	return ""
 }
 
-// Regexp decodes a regular expression, which is not anchored unless it says so.
+// Regexp decodes a regular expression, which is not anchored by default.
 func (d *Decoder) Regexp(path string, n *Node) *regexp.Regexp {
 	s := d.Text(path, n)
 	if d.err != nil {

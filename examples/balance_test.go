@@ -18,7 +18,7 @@ func TestBalanceGuideNames(t *testing.T) {
 			t.Errorf("the guide lacks the key %s", key)
 		}
 	}
-	for _, method := range found(t, "../balance/config/config.go", ` Method = "([a-z]+)"`, 5) {
+	for _, method := range found(t, "../balance/config/config.go", ` Method = "([a-z-]+)"`, 5) {
 		if !strings.Contains(text, "| `"+method+"` |") {
 			t.Errorf("the guide lacks the method %s", method)
 		}

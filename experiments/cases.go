@@ -10,12 +10,12 @@ import (
 	"baton/document"
 )
 
-// Case is a point of the grid.
+// Case is a point of the parameter grid.
 type Case struct {
-	Name  string             `json:"name"`         // empty where there is but one
+	Name  string             `json:"name"`         // empty if there is only one
 	At    map[string]float64 `json:"at,omitempty"` // parameter → value
-	Quick bool               `json:"-"`            // a quick run keeps it; when none is marked it keeps the first
-	Once  bool               `json:"-"`            // in the first round alone: it takes too long for all
+	Quick bool               `json:"-"`            // kept in a quick run; if none is marked, the first one is
+	Once  bool               `json:"-"`            // only in the first round, because it takes too long
 }
 
 // Parameter is an axis of the grid.
@@ -23,11 +23,11 @@ type Parameter struct {
 	Name   string    `json:"name"`  // as in Case.At
 	Title  string    `json:"title"` // "round-trip time"
 	Unit   string    `json:"unit,omitempty"`
-	Values []float64 `json:"-"` // of the grid
-	Quick  []float64 `json:"-"` // of them, those that a quick run keeps; default: the first
+	Values []float64 `json:"-"` // all values
+	Quick  []float64 `json:"-"` // the values of a quick run; default: the first
 }
 
-// grid has every combination of the parameters' values, the last parameter changing fastest.
+// grid returns all combinations of the parameters' values, with the last parameter changing fastest.
 func grid(parameters []Parameter) []Case {
 	cases := []Case{{Quick: true}}
 	for _, p := range parameters {
@@ -36,7 +36,7 @@ func grid(parameters []Parameter) []Case {
 	return cases
 }
 
-// extend has each case once for every value of the parameter.
+// extend repeats each case for every value of the parameter.
 func (p Parameter) extend(cases []Case) []Case {
 	var all []Case
 	for _, c := range cases {
@@ -50,14 +50,14 @@ func (p Parameter) extend(cases []Case) []Case {
 	return all
 }
 
-// named is the value with name and unit: "rtt 20 ms".
+// named returns the value with name and unit: "rtt 20 ms".
 func (p Parameter) named(v float64) string { return p.Name + " " + p.text(v) }
 
 func (p Parameter) text(v float64) string {
 	return strings.TrimSpace(strconv.FormatFloat(v, 'f', -1, 64) + " " + p.Unit)
 }
 
-// quickCases are those that a quick run keeps.
+// quickCases returns the cases of a quick run.
 func quickCases(cases []Case) []Case {
 	kept := slices.DeleteFunc(slices.Clone(cases), func(c Case) bool { return !c.Quick })
 	if len(kept) == 0 {
@@ -66,7 +66,7 @@ func quickCases(cases []Case) []Case {
 	return kept
 }
 
-// choose leaves what is asked for by name, in the order of the whole; nothing asked for means all. kind is the flag's name.
+// choose selects by name, in the original order; no names select all. kind is the flag's name.
 func choose[V any](kind string, all []V, names []string, name func(V) string) ([]V, error) {
 	if len(names) == 0 {
 		return all, nil

@@ -88,8 +88,8 @@ func TestDefaults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.o.Rounds != tt.rounds || r.o.Duration != tt.duration || r.results.Asked.Rounds != tt.rounds {
-				t.Errorf("%d rounds of %v (recorded %+v), want %d of %v", r.o.Rounds, r.o.Duration, r.results.Asked, tt.rounds, tt.duration)
+			if r.o.Rounds != tt.rounds || r.o.Duration != tt.duration || r.results.Options.Rounds != tt.rounds {
+				t.Errorf("%d rounds of %v (recorded %+v), want %d of %v", r.o.Rounds, r.o.Duration, r.results.Options, tt.rounds, tt.duration)
 			}
 		})
 	}

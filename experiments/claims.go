@@ -2,11 +2,11 @@ package experiments
 
 import "fmt"
 
-// Claim is a line of the report's answer: a figure of the paper beside ours, or a goal of our own.
+// Claim is a line of the report's result: a figure of the paper next to ours, or a goal of our own.
 type Claim struct {
-	What  string // "bytes a second of a bulk download, Baton beside a 302"
-	Paper string // its figure, with its unit; empty: the paper has none
-	Where string // in which paper, and where in it
+	What  string // "bytes a second of a bulk download, Baton relative to a 302"
+	Paper string // the paper's figure with its unit; empty: none
+	Where string // paper and place in it
 	Unit  string // of ours: "×", "ms"
 	Ours  Figure
 
@@ -16,7 +16,7 @@ type Claim struct {
 // Figure computes a figure from the results.
 type Figure func(*Results) (Estimate, error)
 
-// RatioOf is a contender's ratio to another in a case ("" where there is but one).
+// RatioOf returns a contender's ratio to another in a case ("" if there is only one).
 func RatioOf(kase, measure, contender, base string) Figure {
 	return func(r *Results) (Estimate, error) {
 		e := r.Ratio(kase, contender, base, measure)
@@ -24,7 +24,7 @@ func RatioOf(kase, measure, contender, base string) Figure {
 	}
 }
 
-// ValueOf is a contender's median in a case.
+// ValueOf returns a contender's median in a case.
 func ValueOf(kase, measure, contender string) Figure {
 	return func(r *Results) (Estimate, error) {
 		e := r.Value(kase, contender, measure)
@@ -32,7 +32,7 @@ func ValueOf(kase, measure, contender string) Figure {
 	}
 }
 
-// ProcessorOf is a contender's ratio to another in the machine's processor time for a unit of work.
+// ProcessorOf returns the ratio of two contenders' CPU time of the machine for a unit of work.
 func ProcessorOf(kase, measure, contender, base string) Figure {
 	return func(r *Results) (Estimate, error) {
 		e := r.versus(kase, contender, base, measure, machineUse, func(v, b float64) float64 { return v / b })
@@ -40,8 +40,8 @@ func ProcessorOf(kase, measure, contender, base string) Figure {
 	}
 }
 
-// FigureOf makes one figure a round of the samples of some contenders, which combine gets in their order. A round that lacks one of
-// them is left out.
+// FigureOf computes one figure for each round from the samples of some contenders, which combine gets in order. Rounds that lack one of
+// them are left out.
 func FigureOf(kase, measure string, contenders []string, combine func([]Sample) float64) Figure {
 	return func(r *Results) (Estimate, error) {
 		rounds := map[int][]Sample{}
@@ -70,7 +70,7 @@ func (e Estimate) missing(what ...string) error {
 	return nil
 }
 
-// verdict is whether the goal is reached: a goal within the interval is open, for these rounds cannot tell.
+// verdict says whether the goal is reached. A goal within the interval is open: these rounds cannot decide.
 func (c Claim) verdict(e Estimate) string {
 	reached, missed := e.Low >= c.AtLeast, e.High < c.AtLeast
 	if c.AtMost > 0 {

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Course is how something changed while a sample was taken.
+// Course is how a value changed while a sample was taken.
 type Course struct {
-	Of     string    `json:"of"`      // what, and its unit: "packets in the queue"
+	Of     string    `json:"of"`      // the value and its unit: "packets in the queue"
 	Every  float64   `json:"every_s"` // seconds from one value to the next
 	Values []float64 `json:"values"`
 }
 
-// courses is the picture of a measure's courses in the first round that has any: a panel a case, a line a contender.
+// courses plots a measure's courses in the first round that has any: a panel for each case, a line for each contender.
 func (r *Results) courses(m MeasureInfo, p Plot) (pic picture, ok bool) {
 	pic = picture{file: slug(m.Name, string(p.Of)), measure: m.Name, title: p.Title, marks: r.briefMarks(),
 		x: axis{label: "s"}, y: axis{values: []float64{0}}}

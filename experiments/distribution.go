@@ -8,7 +8,7 @@ import (
 	"baton/experiments/load"
 )
 
-// Distribution is what is kept of a histogram of times, in seconds.
+// Distribution summarizes a histogram of times, in seconds.
 type Distribution struct {
 	Count int64   `json:"count"`
 	Min   float64 `json:"min"`
@@ -19,14 +19,14 @@ type Distribution struct {
 	Max   float64 `json:"max"`
 }
 
-// NewDistribution reads a histogram of nanoseconds.
+// NewDistribution converts a histogram of nanoseconds.
 func NewDistribution(h *hdrhistogram.Histogram) *Distribution {
 	at := func(quantile float64) float64 { return float64(h.ValueAtQuantile(quantile)) / 1e9 }
 	return &Distribution{h.TotalCount(), float64(h.Min()) / 1e9, at(50), at(90), at(99), at(99.9), float64(h.Max()) / 1e9}
 }
 
-// Loaded is the sample that a run of the load generator makes: its value, the times of its whole requests, its errors. A run
-// without a single answer is an error.
+// Loaded returns the sample of a run of the load generator: its value, the times of its complete requests, its errors. A run without a
+// single response is an error.
 func Loaded(r load.Result, value, work float64) (Sample, error) {
 	if r.Requests == 0 {
 		return Sample{}, fmt.Errorf("no request was answered: %w", r.First)

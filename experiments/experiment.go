@@ -17,68 +17,68 @@ type Experiment[T any] struct {
 	Contenders []Contender[T] // the first is the baseline
 	Measures   []Measure[T]
 
-	// Build makes what all contenders share, once. Enter, if set, changes it for a case before the turns of each round.
+	// Build makes what all contenders share, once. Enter, if set, prepares it for a case in each round.
 	Build func(ctx context.Context, s *Setup) (T, error)
 	Enter func(ctx context.Context, t T, c Case) error
 
 	Rounds   int           // default: 5
-	Duration time.Duration // of a sample that is timed; default: 3 s
-	IPv6     bool          // it can be asked over IPv6 as well
-	Emulated bool          // it needs emulated links that do what they promise
+	Duration time.Duration // of a timed sample; default: 3 s
+	IPv6     bool          // it also runs over IPv6
+	Emulated bool          // it needs accurate emulated links
 
 	Claims  []Claim
-	Caveats []string // sentences of Markdown: what the figures do not show
-	Plots   []Plot   // default: one a measure, over the first parameter, a panel for each value of the others
+	Caveats []string // sentences of Markdown: limits of the figures
+	Plots   []Plot   // default: one for each measure, over the first parameter, with a panel for each value of the others
 }
 
-// Contender is one way of doing what is measured.
+// Contender is one way of doing the measured task.
 type Contender[T any] struct {
 	Name string
 	Is   string // a few words for the report
-	// Start brings it up and returns when it can be measured; nil: there is nothing to bring up. It tells the turn of its
-	// processes, and how it is taken down.
+	// Start starts it, and returns when it is ready to be measured; nil: nothing to start. It registers its processes and its cleanup with
+	// the turn.
 	Start func(ctx context.Context, t *Turn[T]) error
-	// Skips says which measures of a case it is not asked for; nil: none. It is not started where none is left.
+	// Skips reports which measures of a case do not apply; nil: none. If none is left it is not started.
 	Skips func(c Case, measure string) bool
 }
 
-// Measure is what is asked of every contender.
+// Measure is a measured quantity.
 type Measure[T any] struct {
 	Name  string
-	Title string // of its plots: what is counted, in words; default: the name
+	Title string // of its plots: the quantity in words; default: the name
 	Unit  string
 	Less  bool   // less is better
-	Per   string // unit of work of the processor time ("request"); empty: processor time is not reported
+	Per   string // unit of work for CPU time ("request"); empty: CPU time is not reported
 
-	Warm func(ctx context.Context, t *Turn[T]) error // before the processors' clock starts: what only the first requests pay
+	Warm func(ctx context.Context, t *Turn[T]) error // runs before CPU time is counted: setup that only the first requests need
 	Take func(ctx context.Context, t *Turn[T]) (Sample, error)
 }
 
-// Options of a run. The zero value of each field takes the experiment's default.
+// Options of a run. Zero values mean the experiment's defaults.
 type Options struct {
 	Rounds     int
 	Duration   time.Duration
-	Quick      bool     // whether it works, not how fast: one round, short samples, few cases
-	Cases      []string // only these names; so the next two
+	Quick      bool     // test that it works, not how fast: one round, short samples, few cases
+	Cases      []string // only these names; the same for the next two
 	Contenders []string
 	Measures   []string
 	IPv6       bool
-	Seed       uint64 // of what an experiment draws at random, where it does; 0: the experiment's
+	Seed       uint64 // of random choices, if any; 0: the experiment's
 
 	Program  string    // path of the program baton
-	Progress io.Writer // default: nowhere
+	Progress io.Writer // default: none
 }
 
-// Runnable is an experiment, whatever its topology is.
+// Runnable is an experiment with any topology.
 type Runnable interface {
 	About() About
-	// Check says what is wrong with the options, before anything is built.
+	// Check returns what is wrong with the options, before anything is built.
 	Check(o Options) error
-	// Run answers the question. Results come with an error too, once there is a sample: what was seen until then.
+	// Run runs the experiment. If it fails after the first sample, it returns the results so far with the error.
 	Run(ctx context.Context, o Options) (*Results, error)
 }
 
-// About is what can be said of an experiment without running it.
+// About describes an experiment without running it.
 type About struct {
 	Name       string          `json:"name"`
 	Question   string          `json:"question"`
@@ -94,7 +94,7 @@ type About struct {
 	Plots      []Plot      `json:"-"`
 }
 
-// About says what the experiment is.
+// About returns the description.
 func (e Experiment[T]) About() About {
 	a := About{Name: e.Name, Question: e.Question, Cases: e.Cases, Parameters: e.Parameters, IPv6: e.IPv6,
 		Method: e.Method, Claims: e.Claims, Caveats: e.Caveats, Plots: e.Plots}

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Machine is where a run took place: what figures may depend on, and nothing that names the machine.
+// Machine describes where a run took place: what figures may depend on, without identifying the machine.
 type Machine struct {
 	Processor    string            `json:"processor"`
 	Processors   int               `json:"processors"`
@@ -25,18 +25,18 @@ type Machine struct {
 	Kernel       string            `json:"kernel"`
 	Distribution string            `json:"distribution"`
 	Go           string            `json:"go"`
-	Governor     string            `json:"governor,omitempty"` // of processor 0, where the machine tells
+	Governor     string            `json:"governor,omitempty"` // of processor 0, if available
 	Sysctls      map[string]string `json:"sysctls"`
-	Busy         float64           `json:"busy"` // share of all processors that something else used before the run began
+	Busy         float64           `json:"busy"` // share of all processors that was in use before the run
 }
 
-// Source is what was run. Dirty means that the tree held changes that Revision does not have.
+// Source identifies the program. Dirty means that the tree had changes beyond Revision.
 type Source struct {
 	Revision string `json:"revision,omitempty"`
 	Dirty    bool   `json:"dirty"`
 }
 
-// sysctls that change what TCP does, as a new namespace has them.
+// sysctls that affect TCP, with the values of a new namespace.
 var sysctls = []string{
 	"net.ipv4.tcp_congestion_control", "net.core.default_qdisc", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.core.rmem_max",
 	"net.core.wmem_max", "net.core.somaxconn", "net.core.netdev_max_backlog", "net.core.netdev_budget", "net.core.bpf_jit_enable",
@@ -67,7 +67,7 @@ func describeMachine() (Machine, error) {
 	return m, err
 }
 
-// busy is the share of all processors that is in use, with this process asleep.
+// busy returns the share of all processors that is in use while this process sleeps.
 func busy(span time.Duration) (float64, error) {
 	before, err := machineTime()
 	if err != nil {
@@ -82,7 +82,7 @@ func busy(span time.Duration) (float64, error) {
 	return (after - before).Seconds() / time.Since(began).Seconds() / float64(runtime.NumCPU()), nil
 }
 
-// field is the first value of a key in a file of "key: value" or "KEY=value" lines; "" when there is none.
+// field returns the first value of a key in a file of "key: value" or "KEY=value" lines; "" if there is none.
 func field(path, key string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -106,7 +106,7 @@ func content(path string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// describeSource asks the program itself, or the source tree that it runs in or lies in.
+// describeSource reads the program's build information, or the source tree that it is in.
 func describeSource(ctx context.Context) Source {
 	if s, ok := built(); ok {
 		return s
@@ -121,7 +121,7 @@ func describeSource(ctx context.Context) Source {
 			continue
 		}
 		revision, err := git(ctx, top, "rev-parse", "HEAD")
-		// The records of the runs before this one are no part of what runs.
+		// The results of earlier runs do not count as changes.
 		changes, err2 := git(ctx, top, "status", "--porcelain", "--", ".", ":!docs/results")
 		if err == nil && err2 == nil {
 			return Source{revision, changes != ""}

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Colours that people who see fewer colours can tell apart (Okabe and Ito, "Color Universal Design"), without the yellow, which is
-// too light for a line on white.
+// Colours that can be distinguished with colour vision deficiencies (Okabe and Ito, "Color Universal Design"), without yellow, which is too
+// light for a line on white.
 var (
 	grey       = color.RGBA{0x8a, 0x8a, 0x8a, 0xff}
 	blue       = color.RGBA{0x00, 0x72, 0xb2, 0xff}
@@ -18,7 +18,7 @@ var (
 	black      = color.RGBA{0x00, 0x00, 0x00, 0xff}
 )
 
-// known contenders look alike in all experiments; others take what is left, in their order.
+// known contenders have the same colour in all experiments; others get the remaining ones in order.
 var known = map[string]color.Color{"direct": grey, "baton": blue, "haproxy": orange, "nginx": green, "redirect": purple}
 
 var others = []color.Color{vermillion, sky, black, purple, green, orange, blue, grey}
@@ -37,7 +37,7 @@ func palette(contenders []ContenderInfo) []color.Color {
 		}
 		free := slices.IndexFunc(others, func(c color.Color) bool { return !slices.Contains(used, c) })
 		if free < 0 {
-			free, used = 0, nil // from the start: the glyphs still tell them apart
+			free, used = 0, nil // start over: the glyphs still distinguish them
 		}
 		colors[i] = others[free]
 		used = append(used, colors[i])

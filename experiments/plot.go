@@ -15,7 +15,7 @@ type Plot struct {
 	Measure string
 	Of      Aspect
 	Over    string // parameter of the x axis; default: the first
-	Title   string // default: what is shown and what better is
+	Title   string // default: the quantity, and whether more or less is better
 }
 
 // Aspect is which figure of a measure a plot shows.
@@ -32,7 +32,7 @@ const (
 // Drawn is a picture that was written: File.svg and File.png.
 type Drawn struct{ File, Measure, Title string }
 
-// defaultPlots are the value of each measure, and its processor time where that is known.
+// defaultPlots returns each measure's value, and its CPU time if known.
 func (r *Results) defaultPlots() []Plot {
 	var plots []Plot
 	for _, m := range r.Measures {
@@ -44,11 +44,11 @@ func (r *Results) defaultPlots() []Plot {
 	return plots
 }
 
-// picture is what is drawn, in words and numbers.
+// picture is the content of a plot, in words and numbers.
 type picture struct {
 	file, measure string
 	title         string
-	marks         []string // why not to trust it
+	marks         []string // reasons for not trusting it
 	foot          []string
 	legend        []series // of lines; bars have their names beside them
 	panels        []panel
@@ -68,7 +68,7 @@ type series struct {
 	index  int // among all contenders of the picture
 	color  color.Color
 	points []point
-	bare   bool // a line without signs at its points: there are many
+	bare   bool // a line without markers, as it has many points
 }
 
 type point struct {
@@ -81,7 +81,7 @@ type point struct {
 type axis struct {
 	label  string
 	log    bool
-	values []float64 // those that occur
+	values []float64 // values that occur
 }
 
 // picture is the plot of these results; ok is false when there is nothing to show.
@@ -124,7 +124,7 @@ func (r *Results) varies(parameter string) bool {
 	return len(seen) > 1
 }
 
-// shown is the figure that a plot shows of a contender in a case.
+// shown is the figure that a plot shows for a contender in a case.
 type shown struct {
 	title, label string
 	of           func(kase, contender string) Estimate
@@ -169,7 +169,7 @@ func (r *Results) aspect(m MeasureInfo, of Aspect) shown {
 	return s
 }
 
-// scale turns seconds into the unit that suits the largest of them.
+// scale converts seconds to the unit that suits the largest of them.
 func (s *shown) scale(r *Results) {
 	largest, of := 0.0, s.of
 	for _, c := range r.Cases {
@@ -296,7 +296,7 @@ func (r *Results) elsewhere(c Case, over string) string {
 	return strings.Join(parts, ", ")
 }
 
-// settle makes the axis logarithmic when what occurs spans more than this factor.
+// settle makes the axis logarithmic if the values span more than this factor.
 func (a *axis) settle(factor float64) {
 	if len(a.values) == 0 {
 		return
@@ -310,8 +310,8 @@ func (a *axis) settle(factor float64) {
 // foot says where the figures are from.
 func (r *Results) foot() []string {
 	text := "Single samples"
-	if r.Asked.Rounds > 1 {
-		text = fmt.Sprintf("Medians of %d rounds; whiskers are their %s intervals", r.Asked.Rounds, percent(r.coverage()))
+	if r.Options.Rounds > 1 {
+		text = fmt.Sprintf("Medians of %d rounds; whiskers are their %s intervals", r.Options.Rounds, percent(r.coverage()))
 	}
 	return []string{fmt.Sprintf("%s. Linux %s, %d processors, all parts on one machine. Baton %s, %s.", text, r.Machine.Kernel,
 		r.Machine.Processors, r.Source, r.Began.Format("2 January 2006"))}

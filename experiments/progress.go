@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// progress says which step is under way and how long all others will take: on a terminal in a line that changes, else in a line
-// a step. Other lines pass through Write.
+// progress reports the current step and the remaining time: on a terminal in a line that is updated, else in a line for each step. Other
+// lines pass through Write.
 type progress struct {
 	mu       sync.Mutex
 	out      io.Writer
@@ -19,7 +19,7 @@ type progress struct {
 	now      func() time.Time
 
 	steps, begun int
-	standing     bool      // a line on the terminal that the next one replaces
+	standing     bool      // the current line on the terminal, to be overwritten
 	began        time.Time // of the first step
 }
 
@@ -39,7 +39,7 @@ func isTerminal(out io.Writer) bool {
 	return err == nil
 }
 
-// step says that the one before has ended and the next begins.
+// step reports that the next step begins.
 func (p *progress) step(parts ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,7 +56,7 @@ func (p *progress) step(parts ...string) {
 	fmt.Fprintln(p.out, line)
 }
 
-// left is an estimate, from the mean of the steps so far; before the third it would be a guess.
+// left estimates the remaining time from the mean of the steps so far; before the third it would be a guess.
 func (p *progress) left() string {
 	done := p.begun - 1
 	if done < 3 {
@@ -66,7 +66,7 @@ func (p *progress) left() string {
 	return "  about " + roughly(each*time.Duration(p.steps-done)) + " left"
 }
 
-// roughly is a duration as a person would say it.
+// roughly rounds a duration as a person would.
 func roughly(d time.Duration) string {
 	switch {
 	case d < 90*time.Second:
@@ -77,7 +77,7 @@ func roughly(d time.Duration) string {
 	return fmt.Sprintf("%.1f h", d.Hours())
 }
 
-// Write passes lines of others on.
+// Write passes on lines of others.
 func (p *progress) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,7 +85,7 @@ func (p *progress) Write(b []byte) (int, error) {
 	return p.out.Write(b)
 }
 
-// finish takes the changing line away.
+// finish removes the updated line.
 func (p *progress) finish() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Markdown writes the report of results. What the results do not hold (method, claims, caveats) comes from the experiment; plots
-// are the files that go with it, by the measure that they show.
+// Markdown writes the report. What the results do not contain (method, claims, caveats) comes from the experiment; plots are the plot
+// files, by measure.
 func (r *Results) Markdown(a About, plots []Drawn) string {
 	w := &writer{}
 	w.line("# %s", r.Question)
@@ -41,7 +41,7 @@ func (r *Results) Markdown(a About, plots []Drawn) string {
 	return w.String()
 }
 
-// marks say why results must not be taken for what a whole run on a good machine finds.
+// marks returns the reasons for not trusting the results as those of a complete run on a good machine.
 func (r *Results) marks() []string {
 	var marks []string
 	switch r.Ended {
@@ -50,7 +50,7 @@ func (r *Results) marks() []string {
 	case Failed:
 		marks = append(marks, "Failed: these are the samples until then.")
 	}
-	if r.Asked.Quick {
+	if r.Options.Quick {
 		marks = append(marks, "A quick run: it shows that all works, not how fast.")
 	}
 	if r.Machine.Busy > tooBusy {
@@ -63,7 +63,7 @@ func (r *Results) marks() []string {
 	return marks
 }
 
-// briefMarks are the marks without what explains them.
+// briefMarks returns the marks without explanations.
 func (r *Results) briefMarks() []string {
 	var brief []string
 	for _, m := range r.marks() {
@@ -73,11 +73,11 @@ func (r *Results) briefMarks() []string {
 	return brief
 }
 
-// tooBusy is the share of the processors that a quiet machine stays below.
+// tooBusy is the share of the processors that an idle machine stays below.
 const tooBusy = 0.05
 
 func (r *Results) procedure() string {
-	text := fmt.Sprintf("Figures are medians over %d %s", r.Asked.Rounds, plural(r.Asked.Rounds, "round", "rounds"))
+	text := fmt.Sprintf("Figures are medians over %d %s", r.Options.Rounds, plural(r.Options.Rounds, "round", "rounds"))
 	if len(r.Contenders) > 1 {
 		text += fmt.Sprintf(", in which the contenders take turns; ratios are medians of each round's ratio to %s", r.Contenders[0].Name)
 	}
@@ -95,14 +95,14 @@ func (r *Results) procedure() string {
 	return text
 }
 
-// coverage is that of the intervals, as far as it holds for all: a contender may lack the last round of a run that
-// was interrupted. What has one round has no interval. 0 where there are none.
+// coverage returns that of the intervals, as far as it is the same for all: a contender may lack the last round of an interrupted run. A
+// single round has no interval. 0 if there are none.
 func (r *Results) coverage() float64 {
 	rounds := map[[3]string]int{}
 	for _, s := range r.Samples {
 		rounds[[3]string{s.Case, s.Contender, s.Measure}]++
 	}
-	least := r.Asked.Rounds
+	least := r.Options.Rounds
 	for _, n := range rounds {
 		if n > 1 {
 			least = min(least, n)
@@ -111,26 +111,26 @@ func (r *Results) coverage() float64 {
 	return estimate(make([]float64, least)).Coverage
 }
 
-// Command is the line that repeats the run.
+// Command returns the command that repeats the run.
 func (r *Results) Command() string {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "baton-lab experiment run %s", r.Experiment)
-	if r.Asked.Quick {
+	if r.Options.Quick {
 		b.WriteString(" --quick")
 	}
-	if !r.Asked.Defaults {
-		fmt.Fprintf(b, " --rounds %d --duration %v", r.Asked.Rounds, time.Duration(r.Asked.Duration*float64(time.Second)))
+	if !r.Options.Defaults {
+		fmt.Fprintf(b, " --rounds %d --duration %v", r.Options.Rounds, time.Duration(r.Options.Duration*float64(time.Second)))
 	}
-	if r.Asked.IPv6 {
+	if r.Options.IPv6 {
 		b.WriteString(" --ipv6")
 	}
-	if r.Asked.Seed != 0 {
-		fmt.Fprintf(b, " --seed %d", r.Asked.Seed)
+	if r.Options.Seed != 0 {
+		fmt.Fprintf(b, " --seed %d", r.Options.Seed)
 	}
 	for _, f := range []struct {
 		flag   string
 		values []string
-	}{{"case", r.Asked.Cases}, {"contender", r.Asked.Contenders}, {"measure", r.Asked.Measures}} {
+	}{{"case", r.Options.Cases}, {"contender", r.Options.Contenders}, {"measure", r.Options.Measures}} {
 		for _, v := range f.values {
 			if strings.Contains(v, " ") {
 				v = "'" + v + "'"
@@ -146,7 +146,7 @@ type writer struct{ strings.Builder }
 
 func (w *writer) line(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
 
-// table writes rows of cells; the first is the head. Columns that are empty in every other row are left out.
+// table writes rows of cells; the first is the head. Columns that are empty in all other rows are left out.
 func (w *writer) table(rows [][]string) {
 	var keep []int
 	for i := range rows[0] {
@@ -178,7 +178,7 @@ func (w *writer) contenders(list []ContenderInfo) {
 	}
 }
 
-// claims is the answer: what the papers found and what was found here.
+// claims writes the result: the papers' figures and ours.
 func (w *writer) claims(r *Results, claims []Claim) {
 	if len(claims) == 0 {
 		return
@@ -228,7 +228,7 @@ func (w *writer) measure(r *Results, m MeasureInfo, plots []Drawn) {
 	w.failures(r, m)
 }
 
-// row is what a contender did in a case.
+// row is a contender's result in a case.
 func (r *Results) row(kase, contender string, m MeasureInfo, e Estimate) []string {
 	base := r.Contenders[0].Name
 	row := []string{kase, contender, figure(e.Median), spread(e, figure), "", "", "", "", "", "", "", ""}
@@ -278,7 +278,7 @@ func ownUse(s Sample) (float64, bool) {
 	return s.CPU.Contender, true
 }
 
-// failures repeats what the first failed request of each contender said.
+// failures repeats the message of each contender's first failed request.
 func (w *writer) failures(r *Results, m MeasureInfo) {
 	any := false
 	for _, c := range r.Cases {
@@ -352,7 +352,7 @@ func versions(of map[string]string) string {
 	return strings.Join(list, ", ")
 }
 
-// String is the revision, and whether the tree was as it says.
+// String returns the revision, and whether the tree had changes.
 func (s Source) String() string {
 	switch {
 	case s.Revision == "":

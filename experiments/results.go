@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// schema is the version of results.json. A reader refuses a newer one; a field that is added does not change it.
+// schema is the version of results.json. Readers refuse a newer one; added fields do not change it.
 const schema = 1
 
 // resultsFile is the name of the results in a run's folder.
 const resultsFile = "results.json"
 
-// Results are all that a run has seen, and where.
+// Results are all samples of a run, with where it took place.
 type Results struct {
 	Schema     int             `json:"schema"`
 	Experiment string          `json:"experiment"`
@@ -27,7 +27,7 @@ type Results struct {
 	Took       float64         `json:"took_seconds"`
 	Ended      Ending          `json:"ended"`
 	Failure    string          `json:"failure,omitempty"` // why it Failed
-	Asked      Asked           `json:"options"`
+	Options    RunOptions      `json:"options"`
 	Parameters []Parameter     `json:"parameters,omitempty"`
 	Cases      []Case          `json:"cases"`
 	Contenders []ContenderInfo `json:"contenders"`
@@ -35,9 +35,9 @@ type Results struct {
 	Samples    []Sample        `json:"samples"`
 
 	Machine  Machine           `json:"machine"`
-	Versions map[string]string `json:"versions"` // of every program that took part
+	Versions map[string]string `json:"versions"` // of every program involved
 	Source   Source            `json:"source"`
-	Lab      *LabVerdict       `json:"lab,omitempty"` // of experiments with emulated links; a quick run does not ask
+	Lab      *LabVerdict       `json:"lab,omitempty"` // for experiments with emulated links, except quick runs
 }
 
 // Ending is how a run ended.
@@ -49,14 +49,14 @@ const (
 	Failed      Ending = "failed"
 )
 
-// Asked is what was asked of the run: how to repeat it.
-type Asked struct {
+// RunOptions are the options of a run, which repeat it.
+type RunOptions struct {
 	Rounds     int      `json:"rounds"`
 	Duration   float64  `json:"duration_seconds"`
 	Quick      bool     `json:"quick"`
 	IPv6       bool     `json:"ipv6"`
 	Seed       uint64   `json:"seed,omitempty"`
-	Cases      []string `json:"cases,omitempty"` // only these; so the next two
+	Cases      []string `json:"cases,omitempty"` // only these; the same for the next two
 	Contenders []string `json:"contenders,omitempty"`
 	Measures   []string `json:"measures,omitempty"`
 	Defaults   bool     `json:"defaults"` // rounds and duration are the experiment's own
@@ -85,16 +85,16 @@ type Sample struct {
 	Measure   string `json:"measure"`
 
 	Value  float64            `json:"value"`            // in the measure's unit
-	Single *Distribution      `json:"single,omitempty"` // times of the single requests of which Value is the sum
-	Work   float64            `json:"work,omitempty"`   // how many units of work were done: what processor time is divided by
+	Single *Distribution      `json:"single,omitempty"` // times of the individual requests that make up Value
+	Work   float64            `json:"work,omitempty"`   // number of units of work: divisor of the CPU time
 	CPU    *Usage             `json:"cpu,omitempty"`    // for a unit of work
 	Errors int64              `json:"errors"`           // requests that failed
 	First  string             `json:"first_error,omitempty"`
-	Also   map[string]float64 `json:"also,omitempty"` // further figures, by name; kept, not reported
+	Also   map[string]float64 `json:"also,omitempty"` // further figures by name, stored but not reported
 	Course *Course            `json:"course,omitempty"`
 }
 
-// values are one measure of one contender in a case, by round.
+// values returns one measure of one contender in a case, by round.
 func (r *Results) values(kase, contender, measure string, of func(Sample) (float64, bool)) map[int]float64 {
 	values := map[int]float64{}
 	for _, s := range r.Samples {
@@ -108,7 +108,7 @@ func (r *Results) values(kase, contender, measure string, of func(Sample) (float
 	return values
 }
 
-// over is the estimate of a figure of the samples.
+// over returns the estimate of a figure over the rounds.
 func (r *Results) over(kase, contender, measure string, of func(Sample) (float64, bool)) Estimate {
 	var list []float64
 	for _, v := range r.values(kase, contender, measure, of) {
@@ -117,14 +117,14 @@ func (r *Results) over(kase, contender, measure string, of func(Sample) (float64
 	return estimate(list)
 }
 
-// versus is the estimate of what combine makes of both contenders' samples of the same round; rounds that lack one are left out.
+// versus combines both contenders' samples of the same round, and returns the estimate; rounds that lack one are left out.
 func (r *Results) versus(kase, contender, base, measure string, of func(Sample) (float64, bool),
 	combine func(v, b float64) float64) Estimate {
 	bases := r.values(kase, base, measure, of)
 	var list []float64
 	for round, v := range r.values(kase, contender, measure, of) {
 		if b, ok := bases[round]; ok {
-			if c := combine(v, b); !math.IsInf(c, 0) && !math.IsNaN(c) { // nothing is a multiple of a baseline of 0
+			if c := combine(v, b); !math.IsInf(c, 0) && !math.IsNaN(c) { // no ratio to a baseline of 0
 				list = append(list, c)
 			}
 		}
@@ -144,7 +144,7 @@ func (r *Results) Ratio(kase, contender, base, measure string) Estimate {
 	return r.versus(kase, contender, base, measure, value, func(v, b float64) float64 { return v / b })
 }
 
-// errors counts a contender's failed requests, over all rounds of a case, and repeats what the first of them said.
+// errors counts a contender's failed requests over all rounds of a case, and returns the first message.
 func (r *Results) errors(kase, contender, measure string) (n int64, first string) {
 	for _, s := range r.Samples {
 		if s.Case == kase && s.Contender == contender && s.Measure == measure {
@@ -176,7 +176,7 @@ func (r *Results) Write(dir string) error {
 	return nil
 }
 
-// Read reads the results in a folder. A file that is no results, or of a later schema, is an error that says so.
+// Read reads the results in a folder. A file of another kind, or with a newer schema, is an error.
 func Read(dir string) (*Results, error) {
 	path := filepath.Join(dir, resultsFile)
 	b, err := os.ReadFile(path)

@@ -27,7 +27,7 @@ var (
 func made(cases []Case, parameters []Parameter) *Results {
 	r := &Results{
 		Schema: schema, Experiment: "made", Question: "Which is faster?", Began: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Took: 61.5,
-		Ended: Complete, Asked: Asked{Rounds: 5, Duration: 3, Defaults: true}, Parameters: slices.Clone(parameters), Cases: slices.Clone(cases),
+		Ended: Complete, Options: RunOptions{Rounds: 5, Duration: 3, Defaults: true}, Parameters: slices.Clone(parameters), Cases: slices.Clone(cases),
 		Contenders: []ContenderInfo{{"direct", "no proxy"}, {"baton", "handed off"}, {"slow | steady", ""}},
 		Measures: []MeasureInfo{
 			{Name: "rate", Title: "Requests a second", Unit: "requests/s", Per: "request"}, {Name: "time", Unit: "ms", Less: true},
@@ -153,8 +153,8 @@ func TestVerdict(t *testing.T) {
 
 func TestReportIsAsBefore(t *testing.T) {
 	r := made([]Case{{}}, nil)
-	r.Ended, r.Asked.Quick, r.Machine.Busy = Interrupted, true, 0.5
-	r.Asked.Contenders, r.Asked.Cases = []string{"direct", "baton"}, []string{"rtt 5 ms"}
+	r.Ended, r.Options.Quick, r.Machine.Busy = Interrupted, true, 0.5
+	r.Options.Contenders, r.Options.Cases = []string{"direct", "baton"}, []string{"rtt 5 ms"}
 	r.Lab = &LabVerdict{Failing: []string{"delay at p99: 2 ms"}}
 	got := r.Markdown(madeAbout, []Drawn{{"rate", "rate", "Requests a second; more is better"}})
 	file := filepath.Join("testdata", "report.md")
@@ -181,7 +181,7 @@ func TestReportIsAsBefore(t *testing.T) {
 
 func TestCommand(t *testing.T) {
 	r := made([]Case{{}}, nil)
-	r.Asked = Asked{Rounds: 2, Duration: 0.5, Quick: true, IPv6: true, Cases: []string{"rtt 5 ms"}, Measures: []string{"rate"}}
+	r.Options = RunOptions{Rounds: 2, Duration: 0.5, Quick: true, IPv6: true, Cases: []string{"rtt 5 ms"}, Measures: []string{"rate"}}
 	want := "baton-lab experiment run made --quick --rounds 2 --duration 500ms --ipv6 --case 'rtt 5 ms' --measure rate"
 	if got := r.Command(); got != want {
 		t.Errorf("command %q, want %q", got, want)

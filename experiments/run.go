@@ -13,7 +13,7 @@ import (
 	"baton/lab"
 )
 
-// Setup is what Build makes the topology in.
+// Setup is what Build gets.
 type Setup struct {
 	Lab     *lab.Lab
 	Options Options // complete
@@ -22,20 +22,20 @@ type Setup struct {
 	versions map[string]string
 }
 
-// Serves tells of a server that all contenders share, so that its processor time and its version ("nginx/1.22.1") are kept.
+// Serves registers a server that all contenders share, so that its CPU time and its version ("nginx/1.22.1") are recorded.
 func (s *Setup) Serves(p *lab.Process, version string) {
 	s.servers = append(s.servers, p)
 	s.Uses(version)
 }
 
-// Uses tells of a program that takes part.
+// Uses registers a program.
 func (s *Setup) Uses(version string) {
 	if name, number, ok := strings.Cut(version, "/"); ok {
 		s.versions[name] = number
 	}
 }
 
-// Turn is a contender's turn in a case: from its Start until all measures are taken.
+// Turn is a contender's turn in a case: from Start until all measures are taken.
 type Turn[T any] struct {
 	*Setup
 	Topology T
@@ -45,16 +45,16 @@ type Turn[T any] struct {
 	ends      []func() error
 }
 
-// Runs tells of a process of the contender's own, so that its processor time and its version are kept.
+// Runs registers a process of the contender, so that its CPU time and its version are recorded.
 func (t *Turn[T]) Runs(p *lab.Process, version string) {
 	t.processes = append(t.processes, p)
 	t.Uses(version)
 }
 
-// Processes are those that Runs was told of.
+// Processes returns the registered processes.
 func (t *Turn[T]) Processes() []*lab.Process { return t.processes }
 
-// OnEnd has f called when the turn ends, also one that fails; the last one first.
+// OnEnd registers a function to call when the turn ends, also after a failure, in reverse order.
 func (t *Turn[T]) OnEnd(f func() error) { t.ends = append(t.ends, f) }
 
 func (t *Turn[T]) end() error {
@@ -65,7 +65,7 @@ func (t *Turn[T]) end() error {
 	return errors.Join(errs...)
 }
 
-// ended says that a process of the contender has, which explains most other errors.
+// ended returns an error if a process of the contender has ended, which explains most other errors.
 func (t *Turn[T]) ended() error {
 	for _, p := range t.processes {
 		select {
@@ -77,17 +77,17 @@ func (t *Turn[T]) ended() error {
 	return nil
 }
 
-// run is an experiment that is being run.
+// run is a running experiment.
 type run[T any] struct {
-	Experiment[T] // with what was chosen of its contenders and measures
+	Experiment[T] // with the selected contenders and measures
 	kept          []Case
 	o             Options
 	results       *Results
 	progress      *progress
-	place         string // where in the run it stands, for errors
+	place         string // current place in the run, for errors
 }
 
-// Check says what is wrong with the options.
+// Check returns what is wrong with the options.
 func (e Experiment[T]) Check(o Options) error {
 	_, err := e.prepare(o)
 	return err
@@ -121,7 +121,7 @@ func (e Experiment[T]) prepare(o Options) (*run[T], error) {
 	r.results = &Results{
 		Schema: schema, Experiment: e.Name, Question: e.Question, Parameters: e.Parameters, Cases: r.kept,
 		Versions: map[string]string{},
-		Asked: Asked{Rounds: r.o.Rounds, Duration: r.o.Duration.Seconds(), Defaults: o.Rounds == 0 && o.Duration == 0,
+		Options: RunOptions{Rounds: r.o.Rounds, Duration: r.o.Duration.Seconds(), Defaults: o.Rounds == 0 && o.Duration == 0,
 			Quick: o.Quick, IPv6: o.IPv6, Seed: o.Seed, Cases: o.Cases, Contenders: o.Contenders, Measures: o.Measures},
 	}
 	chosen := r.About()
@@ -133,7 +133,7 @@ func (e Experiment[T]) prepare(o Options) (*run[T], error) {
 			rounds = 1
 		}
 		for _, k := range r.Contenders {
-			steps += rounds * len(k.asked(c, r.Measures))
+			steps += rounds * len(k.measures(c, r.Measures))
 		}
 	}
 	r.progress = newProgress(r.o.Progress, steps)
@@ -160,7 +160,7 @@ func (r *run[T]) complete() {
 	}
 }
 
-// Run answers the question in a lab of its own, which is gone when it returns.
+// Run runs the experiment in a lab of its own, which is removed at the end.
 func (e Experiment[T]) Run(ctx context.Context, o Options) (*Results, error) {
 	r, err := e.prepare(o)
 	if err != nil {
@@ -176,7 +176,7 @@ func (e Experiment[T]) Run(ctx context.Context, o Options) (*Results, error) {
 		err := r.all(ctx, l)
 		done = err == nil
 		if ctx.Err() != nil {
-			return nil // the logs of what was interrupted are nobody's interest
+			return nil // logs of an interrupted run are not interesting
 		}
 		return err
 	})
@@ -199,7 +199,7 @@ func (e Experiment[T]) Run(ctx context.Context, o Options) (*Results, error) {
 	return r.results, err
 }
 
-// describe says where the run takes place.
+// describe records where the run takes place.
 func (r *run[T]) describe(ctx context.Context) (err error) {
 	if r.results.Machine, err = describeMachine(); err != nil {
 		return err
@@ -241,20 +241,20 @@ func (r *run[T]) all(ctx context.Context, l *lab.Lab) error {
 	return nil
 }
 
-// asked are the measures that a contender takes in a case.
-func (c Contender[T]) asked(in Case, all []Measure[T]) []Measure[T] {
+// measures returns the measures that a contender takes in a case.
+func (c Contender[T]) measures(in Case, all []Measure[T]) []Measure[T] {
 	if c.Skips == nil {
 		return all
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(m Measure[T]) bool { return c.Skips(in, m.Name) })
 }
 
-// turn takes all measures of a contender that it starts for that.
+// turn starts a contender, and takes all its measures.
 func (r *run[T]) turn(ctx context.Context, t *Turn[T], c Contender[T], round int) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	measures := c.asked(t.Case, r.Measures)
+	measures := c.measures(t.Case, r.Measures)
 	if len(measures) == 0 {
 		return nil
 	}
@@ -288,7 +288,7 @@ func (r *run[T]) take(ctx context.Context, t *Turn[T], m Measure[T]) (Sample, er
 	if err := ctx.Err(); err != nil {
 		return Sample{}, err
 	}
-	runtime.GC() // now, not while the clock runs
+	runtime.GC() // so that it does not run during the measurement
 	before, err := usageNow(t.processes, t.servers)
 	if err != nil {
 		return Sample{}, err
@@ -313,7 +313,7 @@ func (r *run[T]) take(ctx context.Context, t *Turn[T], m Measure[T]) (Sample, er
 	return s, nil
 }
 
-// sentence joins what is not empty.
+// sentence joins the non-empty parts.
 func sentence(parts ...string) string {
 	var kept []string
 	for _, p := range parts {

@@ -141,7 +141,7 @@ func TestQuickRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Samples) != 2 || r.Samples[0].Case != "y" || !r.Asked.Quick {
+	if len(r.Samples) != 2 || r.Samples[0].Case != "y" || !r.Options.Quick {
 		t.Errorf("%+v", r.Samples)
 	}
 }

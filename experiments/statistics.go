@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// level is the coverage that an interval should reach; with fewer than six rounds none does, and the interval is all there is.
+// level is the coverage that an interval should reach; fewer than six rounds never do, and their interval is all samples.
 const level = 0.95
 
-// Estimate is a median over rounds, with an interval that holds the true median with the probability Coverage, whatever the
-// distribution of the samples is.
+// Estimate is a median over rounds, with an interval that contains the true median with the probability Coverage, for any distribution of
+// the samples.
 type Estimate struct {
 	Median   float64 `json:"median"`
 	Low      float64 `json:"low"`
@@ -18,8 +18,8 @@ type Estimate struct {
 	Rounds   int     `json:"rounds"`
 }
 
-// estimate takes the interval from the order statistics: of n samples, each lies below the true median with probability one half,
-// so that the k-th smallest and the k-th largest enclose it unless fewer than k lie on one side.
+// estimate computes the interval from the order statistics: each of n samples is below the true median with probability one half, so the
+// k-th smallest and the k-th largest enclose it unless fewer than k are on one side.
 func estimate(samples []float64) Estimate {
 	n := len(samples)
 	if n == 0 {
@@ -37,8 +37,8 @@ func estimate(samples []float64) Estimate {
 	return Estimate{Median: median(sorted), Low: sorted[k-1], High: sorted[n-k], Coverage: coverage, Rounds: n}
 }
 
-// coverageOf is the probability that the interval from the k-th smallest to the k-th largest of n samples holds the median:
-// 1 - 2 P(B < k), B binomial with n trials of probability one half.
+// coverageOf returns the probability that the interval from the k-th smallest to the k-th largest of n samples contains the median: 1 - 2
+// P(B < k), B binomial with n trials of probability one half.
 func coverageOf(n, k int) float64 {
 	outside, term := 0.0, math.Pow(0.5, float64(n))
 	for i := range k {
@@ -48,7 +48,7 @@ func coverageOf(n, k int) float64 {
 	return 1 - 2*outside
 }
 
-// median is that of sorted values.
+// median of sorted values.
 func median(sorted []float64) float64 {
 	n := len(sorted)
 	if n%2 == 0 {

@@ -6,7 +6,7 @@ import (
 	"text/tabwriter"
 )
 
-// Text writes the medians and the answer for someone who looks at a terminal.
+// Text writes the medians and the result for a terminal.
 func (r *Results) Text(out io.Writer, a About) {
 	for _, m := range r.marks() {
 		fmt.Fprintln(out, m)

@@ -12,10 +12,10 @@ import (
 	"baton/lab"
 )
 
-// Usage is processor time for a unit of work, in seconds, by who spent it. Machine is everything that was not idle, interrupts
-// included; without CONFIG_IRQ_TIME_ACCOUNTING the kernel books the softirq work of a packet on whichever process was running,
-// mostly the one that sent it. So the routing and translating of packets is inside Generator and Servers, and no subtraction can
-// isolate it: what tells contenders apart is Machine, and what one adds to Machine over the baseline.
+// Usage is CPU time for a unit of work, in seconds, by who used it. Machine is everything that was not idle, including interrupts; without
+// CONFIG_IRQ_TIME_ACCOUNTING the kernel charges a packet's softirq work to the running process, mostly its sender. So routing and
+// translation are part of Generator and Servers and cannot be isolated by subtraction: compare contenders by Machine, and by what one adds
+// to the baseline's.
 type Usage struct {
 	Machine   float64 `json:"machine"`
 	Contender float64 `json:"contender"` // its processes
@@ -51,14 +51,14 @@ func processTime(processes []*lab.Process) (seconds float64, err error) {
 	return seconds, nil
 }
 
-// since is what was used after before, for a unit of work.
+// since returns the usage after before, for a unit of work.
 func (u Usage) since(before Usage, work float64) *Usage {
 	return &Usage{(u.Machine - before.Machine) / work, (u.Contender - before.Contender) / work,
 		(u.Generator - before.Generator) / work, (u.Servers - before.Servers) / work}
 }
 
-// machineTime sums the non-idle fields of /proc/stat (proc_stat(5)): user, nice, system, irq, softirq. Time stolen by a
-// hypervisor is not ours.
+// machineTime sums the non-idle fields of /proc/stat (proc_stat(5)): user, nice, system, irq, softirq. It excludes time stolen by a
+// hypervisor.
 func machineTime() (time.Duration, error) {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {

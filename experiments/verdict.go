@@ -7,14 +7,14 @@ import (
 	"baton/lab/selftest"
 )
 
-// LabVerdict is what the lab's self-test said of this machine, right before the run.
+// LabVerdict is the result of the lab's self-test on this machine, right before the run.
 type LabVerdict struct {
 	OK      bool             `json:"ok"`
-	Failing []string         `json:"failing,omitempty"` // what does not hold, in words
+	Failing []string         `json:"failing,omitempty"` // failed checks, in words
 	Checks  []selftest.Check `json:"checks,omitempty"`
 }
 
-// judgeLab asks the lab's self-test whether emulated links do on this machine what they promise.
+// judgeLab runs the lab's self-test: whether emulated links are accurate on this machine.
 func judgeLab(ctx context.Context, out io.Writer) (*LabVerdict, error) {
 	r, err := selftest.Run(ctx, out, true)
 	if err != nil {

@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 )
 
-// reportFile is the name of the report in a run's folder: where a reader of the repository sees it at once.
+// reportFile is the report's name in a run's folder, which repository browsers show automatically.
 const reportFile = "README.md"
 
-// Report draws the plots of results into the folder, writes the report beside them, and returns the files.
+// Report draws the plots into the folder, writes the report, and returns the files.
 func (r *Results) Report(dir string, a About) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("write report: %w", err)

@@ -16,18 +16,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Process is a process with a status, and what is told of it. The functions may be called from several goroutines.
+// Process is a process whose status is exported. The functions may be called from several goroutines.
 type Process[Status any] struct {
-	Namespace string // that every name begins with
+	Namespace string // prefix of every name
 	Version   string
 	Status    func() (Status, error)
 	Series    func(*Status) []Number
-	Unready   func(*Status) []string // why it is not fit for its work
+	Unready   func(*Status) []string // why it is not ready
 
-	Collectors []prometheus.Collector // of what no status tells, such as how long things take
+	Collectors []prometheus.Collector // for numbers that are not in the status, such as latencies
 }
 
-// collector asks the process at each scrape. It is unchecked: which series there are, the status decides.
+// collector reads the status at each scrape. It is unchecked: which series exist depends on the status.
 type collector[Status any] struct{ Process[Status] }
 
 func (c *collector[Status]) Describe(chan<- *prometheus.Desc) {}
@@ -51,7 +51,7 @@ func (c *collector[Status]) Collect(out chan<- prometheus.Metric) {
 		desc := prometheus.NewDesc(c.Namespace+"_"+n.Name, n.Help, keys, nil)
 		metric, err := prometheus.NewConstMetric(desc, kind, n.Value, values...)
 		if err != nil {
-			metric = prometheus.NewInvalidMetric(desc, err) // the scrape says so and keeps the others
+			metric = prometheus.NewInvalidMetric(desc, err) // the scrape reports it and keeps the others
 		}
 		out <- metric
 	}
@@ -63,7 +63,7 @@ type health struct {
 	Reasons []string `json:"reasons"` // empty when ready
 }
 
-// Handler serves /metrics and /healthz. The status is asked for at each request.
+// Handler serves /metrics and /healthz. It reads the status at each request.
 func (p Process[Status]) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -88,12 +88,12 @@ func (p Process[Status]) Handler() http.Handler {
 		if len(reasons) > 0 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		json.NewEncoder(w).Encode(health{len(reasons) == 0, append([]string{}, reasons...)}) // fails only when the client has gone
+		json.NewEncoder(w).Encode(health{len(reasons) == 0, append([]string{}, reasons...)}) // fails only if the client has gone
 	})
 	return mux
 }
 
-// Serve answers on l, which it closes, until ctx is done.
+// Serve serves requests on l, which it closes, until ctx is done.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	server := &http.Server{
 		Handler: h, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,

@@ -38,7 +38,7 @@ type Capture struct {
 	mu      sync.Mutex
 	packets []Packet
 	beyond  int // packets over Max
-	lost    int // frames that the kernel had no room for
+	lost    int // frames that the kernel dropped
 }
 
 // Capture starts to collect. It has begun when Capture returns, and ends with Stop or with the lab.
@@ -85,7 +85,7 @@ func (c *Capture) Missed() int {
 	return c.beyond + c.lost
 }
 
-// stopCheck bounds how long a silent capture takes to see that it should end.
+// stopCheck bounds how long an idle capture takes to notice that it should end.
 const stopCheck = 20 * time.Millisecond
 
 func (c *Capture) run() {

@@ -101,7 +101,7 @@ func stopEmulator(l *Lab, e *emulator.Emulator, cmd *exec.Cmd, log *logBuffer) {
 	}
 }
 
-// Set changes what an emulated link does in each direction. What is on the way arrives as it would have.
+// Set changes what an emulated link does in each direction. Packets in flight are not affected.
 func (k *Link) Set(aToB, bToA emulator.Shape) {
 	t := k.A.Host.lab.t
 	t.Helper()
@@ -130,7 +130,7 @@ func (k *Link) carrier(up bool) {
 	}
 }
 
-// Counts returns what has happened so far to packets on an emulated link, one way and back.
+// Counts returns what has happened so far to packets on an emulated link, in both directions.
 func (k *Link) Counts() (aToB, bToA emulator.Counts) {
 	t := k.A.Host.lab.t
 	t.Helper()
@@ -143,7 +143,7 @@ func (k *Link) Counts() (aToB, bToA emulator.Counts) {
 		if err != nil {
 			break
 		}
-		// Frames that the device had no room for before the emulator could take them.
+		// Frames that the device dropped before the emulator could take them.
 		var found netlink.Link
 		if found, err = end.Host.nl.LinkByName(end.Name); err == nil {
 			counts[i].Overrun += int64(found.Attrs().Statistics.TxDropped)

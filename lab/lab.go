@@ -40,7 +40,7 @@ type Lab struct {
 	closers   []func() // captures, wires, mounts; run in reverse order once the processes are gone
 	bpffs     string
 	emulator  *emulator.Emulator // nil before the first emulated link
-	guests    bool
+	foreign   bool
 	closed    bool
 }
 
@@ -226,8 +226,8 @@ func (l *Lab) Close() error {
 		closers[i]()
 	}
 	l.spawn.close()
-	if l.guests {
-		errs = append(errs, killGuests(hosts))
+	if l.foreign {
+		errs = append(errs, killForeign(hosts))
 	}
 	for _, h := range hosts {
 		if err := h.remove(); err != nil {

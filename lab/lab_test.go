@@ -174,7 +174,7 @@ func TestProcessOutputStatusAndSignals(t *testing.T) {
 	}
 }
 
-// silent is the end of a pipe that says nothing for the length of the test.
+// silent returns the end of a pipe on which nothing is sent during the test.
 func silent(t *testing.T) *os.File {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -365,7 +365,7 @@ func TestKilledOwnerLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestCongestionControl: a connection of either end uses what its host was told, not the machine's default.
+// TestCongestionControl: connections of either end use their host's setting, not the machine's default.
 func TestCongestionControl(t *testing.T) {
 	for _, name := range []string{"reno", "cubic"} {
 		t.Run(name, func(t *testing.T) {

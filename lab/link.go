@@ -268,7 +268,7 @@ func (n *Interface) SetMTU(mtu int) {
 	}
 }
 
-// link is what the netlink library wants to be told of an interface that exists.
+// link is the netlink library's description of an existing interface.
 func (n *Interface) link() netlink.Link {
 	return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: n.Name, Index: n.Index}}
 }

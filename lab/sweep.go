@@ -24,7 +24,7 @@ const stateName = "baton-lab"
 
 func stateRoot() string { return filepath.Join(os.TempDir(), stateName) }
 
-// owner is a process, told from a later one with the same pid by its start time (clock ticks after boot).
+// owner is a process, distinguished from a later one with the same pid by its start time (clock ticks after boot).
 type owner struct {
 	pid   int
 	start uint64
@@ -108,7 +108,7 @@ func Sweep() ([]Remains, error) {
 	for _, name := range entries(netnsDir) {
 		if o, ours := ownerOf(name); ours && !o.alive() {
 			if ns, err := inode(filepath.Join(netnsDir, name)); err == nil {
-				killed, err := killInside(func(pid int) bool { return inNamespace(pid, "net", ns) })
+				killed, err := killMatching(func(pid int) bool { return inNamespace(pid, "net", ns) })
 				note("process", killed...)
 				errs = append(errs, err)
 			}
@@ -219,15 +219,14 @@ func mountsUnder(dir string) []string {
 	return found
 }
 
-// killInside kills the processes of which inside is true, also those that they start meanwhile, and returns what they
-// were. It returns when they have ended.
-func killInside(inside func(pid int) bool) (killed []string, err error) {
+// killMatching kills the processes that match, also those that they start meanwhile, and returns them. It returns when they have ended.
+func killMatching(match func(pid int) bool) (killed []string, err error) {
 	names := map[int]string{}
 	err = Poll(10*time.Second, func() error {
 		left := 0
 		for _, name := range entries("/proc") {
 			pid, err := strconv.Atoi(name)
-			if err != nil || pid == os.Getpid() || !inside(pid) {
+			if err != nil || pid == os.Getpid() || !match(pid) {
 				continue
 			}
 			comm, _ := os.ReadFile(filepath.Join("/proc", name, "comm"))

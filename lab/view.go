@@ -29,10 +29,10 @@ func (h *Host) Namespaces() Namespaces {
 	return Namespaces{Net: filepath.Join(netnsDir, h.netns), Mount: thread + "mnt", UTS: thread + "uts"}
 }
 
-// Enter moves the calling thread into the namespaces, with / as its working directory, for the program that it will
-// execute. The goroutine must be locked to the thread and never unlocked: there is no way back.
+// Enter moves the calling thread into the namespaces, with / as its working directory, for the program that it will execute. The goroutine
+// must be locked to the thread and never unlocked: this cannot be undone.
 func (n Namespaces) Enter() error {
-	// Mounts are changed only by who shares his root and working directory with nobody.
+	// Mounts can be changed only by a thread that does not share its root and working directory.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("enter host: unshare: %w", err)
 	}
@@ -53,16 +53,16 @@ func (n Namespaces) Enter() error {
 	return nil
 }
 
-// AdmitGuests says that processes which the lab did not start may run on its hosts (Namespaces). Close then kills them,
-// and does not report them as leaks.
-func (l *Lab) AdmitGuests() {
+// AdmitForeign allows processes that the lab did not start to run on its hosts (Namespaces). Close then kills them, and does not report
+// them as leaks.
+func (l *Lab) AdmitForeign() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.guests = true
+	l.foreign = true
 }
 
-// killGuests kills what runs in a host's network, or sees its mounts from another network.
-func killGuests(hosts []*Host) error {
+// killForeign kills what runs in a host's network, or sees its mounts from another network.
+func killForeign(hosts []*Host) error {
 	networks, mounts := map[uint64]bool{}, map[uint64]bool{}
 	for _, h := range hosts {
 		networks[h.inode] = true
@@ -70,7 +70,7 @@ func killGuests(hosts []*Host) error {
 			mounts[ns] = true
 		}
 	}
-	_, err := killInside(func(pid int) bool {
+	_, err := killMatching(func(pid int) bool {
 		net, err1 := inode(fmt.Sprintf("/proc/%d/ns/net", pid))
 		mnt, err2 := inode(fmt.Sprintf("/proc/%d/ns/mnt", pid))
 		return err1 == nil && networks[net] || err2 == nil && mounts[mnt]
@@ -167,8 +167,8 @@ func resolvText(nameservers []netip.Addr, search []string) string {
 
 var hostsLine = regexp.MustCompile(`(?m)^hosts:.*$`)
 
-// nameSwitch is the machine's nsswitch.conf with names looked up in files and by DNS alone: its other ways, a
-// resolver's socket or multicast, lead out of the lab.
+// nameSwitch is the machine's nsswitch.conf with names looked up only in files and by DNS: other methods, a resolver's socket or multicast,
+// lead out of the lab.
 func nameSwitch() string {
 	text, _ := os.ReadFile("/etc/nsswitch.conf") // without it there is nothing to mount on either
 	return hostsLine.ReplaceAllString(string(text), "hosts: files dns")

@@ -149,22 +149,22 @@ func TestLogsAreInFiles(t *testing.T) {
 	}
 }
 
-const guestVariable = "LAB_TEST_GUEST"
+const foreignVariable = "LAB_TEST_FOREIGN"
 
-// guest executes a shell on a host that another process has made. What it says on its standard output is its shell's.
-func guest(t *testing.T, h *lab.Host, script string) *exec.Cmd {
+// foreignProcess runs a shell on a host that another process has made. Its standard output is the shell's.
+func foreignProcess(t *testing.T, h *lab.Host, script string) *exec.Cmd {
 	t.Helper()
 	where, err := json.Marshal(h.Namespaces())
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestGuestsSeeTheHost$")
-	cmd.Env = append(os.Environ(), guestVariable+"="+string(where), "LAB_TEST_SCRIPT="+script)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestForeignProcessSeesTheHost$")
+	cmd.Env = append(os.Environ(), foreignVariable+"="+string(where), "LAB_TEST_SCRIPT="+script)
 	return cmd
 }
 
-func TestGuestsSeeTheHost(t *testing.T) {
-	if where := os.Getenv(guestVariable); where != "" {
+func TestForeignProcessSeesTheHost(t *testing.T) {
+	if where := os.Getenv(foreignVariable); where != "" {
 		runtime.LockOSThread()
 		var n lab.Namespaces
 		if err := json.Unmarshal([]byte(where), &n); err != nil {
@@ -179,13 +179,13 @@ func TestGuestsSeeTheHost(t *testing.T) {
 	h := l.Host("visited")
 	h.Bridge("br7")
 	h.Resolv([]netip.Addr{netip.MustParseAddr("10.9.0.53")})
-	out, err := guest(t, h, "hostname; ls /sys/class/net | xargs; ip -br link | cut -d' ' -f1 | xargs; cat /etc/resolv.conf").CombinedOutput()
+	out, err := foreignProcess(t, h, "hostname; ls /sys/class/net | xargs; ip -br link | cut -d' ' -f1 | xargs; cat /etc/resolv.conf").CombinedOutput()
 	if want := "visited\nbr7 lo\nlo br7\nnameserver 10.9.0.53\n"; err != nil || string(out) != want {
-		t.Errorf("a guest sees %q, %v; want %q", out, err, want)
+		t.Errorf("a foreign process sees %q, %v; want %q", out, err, want)
 	}
 }
 
-func TestGuestsEndWithTheLab(t *testing.T) {
+func TestForeignProcessEndsWithTheLab(t *testing.T) {
 	lab.NeedRoot(t)
 	for _, tt := range []struct {
 		name   string
@@ -200,9 +200,9 @@ func TestGuestsEndWithTheLab(t *testing.T) {
 			var cmd *exec.Cmd
 			err := lab.Run(io.Discard, func(l *lab.Lab) error {
 				if tt.admit {
-					l.AdmitGuests()
+					l.AdmitForeign()
 				}
-				cmd = guest(t, l.Host("h"), tt.script)
+				cmd = foreignProcess(t, l.Host("h"), tt.script)
 				out, err := cmd.StdoutPipe()
 				if err != nil {
 					return err
@@ -219,12 +219,12 @@ func TestGuestsEndWithTheLab(t *testing.T) {
 				}
 			} else {
 				if err == nil || !strings.Contains(err.Error(), "leak: process") {
-					t.Errorf("error %v, want the guest named", err)
+					t.Errorf("error %v, want the foreign process named", err)
 				}
 				_ = cmd.Process.Kill()
 			}
 			if err := cmd.Wait(); err == nil || lab.ExitCode(err) != -1 {
-				t.Errorf("the guest ended with %v, want a signal", err)
+				t.Errorf("the foreign process ended with %v, want a signal", err)
 			}
 		})
 	}

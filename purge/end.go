@@ -174,5 +174,5 @@ func (p *Purge) logConnection(level slog.Level, what string, w *waiting) {
 	}
 	m := &w.mark
 	p.log.Log(context.Background(), level, what, "policy", w.policy, "client", m.Client, "server", m.Server, "state", m.State,
-		"timeouts", m.Count, "unresponsive", m.Silent+m.Within, "rtt", m.SRTT)
+		"timeouts", m.Count, "unresponsive", m.Unresponsive+m.Within, "rtt", m.SRTT)
 }

@@ -100,7 +100,7 @@ func (g *groups) server(h *lab.Host, group string, port int) *lab.Process {
 	return p
 }
 
-// TestGroups: connections that policies want and that belong to other groups than the purge's, and groups that come and go.
+// TestGroups: connections that policies match but that belong to other groups than the purge's, and groups that come and go.
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	first, second := fmt.Sprintf("baton-purge-%d", os.Getpid()), fmt.Sprintf("baton-purge-later-%d", os.Getpid())
@@ -111,8 +111,8 @@ func TestGroups(t *testing.T) {
 	running.Wait()
 }
 
-// groupAnew: of connections that are wanted by a policy only those of the control group are ended, also those of before; and a group that
-// is made anew, as that of a service that is restarted, is watched again.
+// groupAnew: of the connections that a policy matches only those of the control group are ended, including older ones; and a group that
+// is created again, as that of a restarted service, is watched again.
 func groupAnew(t *testing.T, g *groups, name string) {
 	n := newNetwork(t)
 	inner := name + "/inner" // what is below a group belongs to it

@@ -20,7 +20,7 @@ import (
 	"baton/lab/peers"
 )
 
-// TestBefore: connections that were there before the purge, dormant ones among them, and others that it did not want before a reload.
+// TestBefore: connections that are older than the purge, dormant ones among them, and others that no policy matched before a reload.
 func TestBefore(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t)
@@ -73,7 +73,7 @@ func (n *network) scrape(line string) {
 	}
 }
 
-// TestKilled: without the purge, however it has ended, connections are as they ever were; the next one begins anew.
+// TestKilled: without the purge, however it ended, connections behave as usual; the next one starts over.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t)
@@ -101,7 +101,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestTwo: two purges on one host may want the same connection. It is ended once.
+// TestTwo: two purges on one host may match the same connection. It is ended once.
 func TestTwo(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t)

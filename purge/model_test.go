@@ -79,7 +79,7 @@ func newRig(t *testing.T, o kernel.Options) *rig {
 	return r
 }
 
-// TestOrphansLeftAlone: on a kernel that cannot end them, connections are not marked whose application may have closed.
+// TestOrphansLeftAlone: on a kernel that cannot end them, connections that the application may have closed are not marked.
 func TestOrphansLeftAlone(t *testing.T) {
 	t.Parallel()
 	lab.NeedRoot(t)
@@ -122,7 +122,7 @@ func TestOrphansLeftAlone(t *testing.T) {
 	})
 }
 
-// randomPolicies are of ports and prefixes that overlap much.
+// randomPolicies returns policies with ports and prefixes that overlap a lot.
 func randomPolicies(random *rand.Rand, n int) []kernel.Policy {
 	prefixes := func(of []string, n int) (out []netip.Prefix) {
 		for range n {
@@ -145,8 +145,8 @@ func randomPolicies(random *rand.Rand, n int) []kernel.Policy {
 	return all
 }
 
-// wanted is the policy of a connection, and whether that spares the client, computed naively.
-func wanted(policies []kernel.Policy, client, server netip.AddrPort) (p *kernel.Policy, spared bool) {
+// match returns the policy of a connection, and whether it exempts the client, computed naively.
+func match(policies []kernel.Policy, client, server netip.AddrPort) (p *kernel.Policy, spared bool) {
 	holds := func(all []netip.Prefix, a netip.Addr) bool {
 		return slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Contains(a) })
 	}
@@ -160,7 +160,7 @@ func wanted(policies []kernel.Policy, client, server netip.AddrPort) (p *kernel.
 	return nil, false
 }
 
-// mixed reports whether policies want a quarter of all connections at least, and spare some, and do not want others.
+// mixed reports whether policies match at least a quarter of all connections, exempt some, and do not match others.
 func mixed(policies []kernel.Policy) bool {
 	all, due, spared := 0, 0, 0
 	for _, c := range modelClients {
@@ -170,7 +170,7 @@ func mixed(policies []kernel.Policy) bool {
 				if client.Is4() != server.Is4() {
 					continue
 				}
-				p, spare := wanted(policies, netip.AddrPortFrom(client, 1), netip.AddrPortFrom(server, uint16(7000+port)))
+				p, spare := match(policies, netip.AddrPortFrom(client, 1), netip.AddrPortFrom(server, uint16(7000+port)))
 				all++
 				if p != nil && spare {
 					spared++
@@ -183,8 +183,8 @@ func mixed(policies []kernel.Policy) bool {
 	return 4*due > all && 6*spared > all && 6*(all-due-spared) > all
 }
 
-// TestModel has random policies and unresponsive connections decided by the kernel, and compares the result with package policy: each mark is correct, none
-// came later than it should, and nobody else is marked.
+// TestModel has the kernel decide about random policies and unresponsive connections, and compares the result with package policy: each
+// mark is correct, none came later than it should, and no other connection is marked.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	lab.NeedRoot(t)
@@ -213,7 +213,7 @@ func TestModel(t *testing.T) {
 	spared, unwanted := 0, 0
 	for range 150 {
 		client, server := r.connect(random)
-		p, spare := wanted(policies, client, server)
+		p, spare := match(policies, client, server)
 		switch {
 		case p == nil:
 			unwanted++
@@ -251,11 +251,11 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// checkMark holds a mark against the model, and the timeouts before it, as far as they are known: a timer is late rather than early.
+// checkMark compares a mark, and the timeouts before it as far as they are known, with the model: timers are late rather than early.
 func checkMark(t *testing.T, p *kernel.Policy, m *kernel.Mark) {
 	t.Helper()
 	model := policy.Policy{MaxRetries: p.MaxRetries, Wait: p.Wait, Floor: p.Floor, Ceiling: p.Ceiling}
-	if in, dormant := model.In(policy.Expiry{Count: m.Count, RTO: m.RTO, Unresponsive: m.Silent}); !dormant || in != m.Within {
+	if in, dormant := model.In(policy.Expiry{Count: m.Count, RTO: m.RTO, Unresponsive: m.Unresponsive}); !dormant || in != m.Within {
 		t.Errorf("%+v: %+v: in %v, %v", model, m, in, dormant)
 	}
 	const early = 20 * time.Millisecond // of clocks that count in jiffies

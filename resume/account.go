@@ -8,7 +8,7 @@ import (
 	"baton/resume/width"
 )
 
-// ledger is what a download has seen so far. It may be used by several lanes at once.
+// ledger is the account of a download so far. Several lanes may use it at once.
 type ledger struct {
 	mu      sync.Mutex
 	account Account
@@ -16,9 +16,9 @@ type ledger struct {
 	rates   width.Rates
 	trips   width.Trips // shortest of each connection
 	starts  width.Trips // times to an answer on a new connection
-	quiet   time.Time   // since when nothing has broken or begun
-	extra   int64       // bytes that came and were not taken because of connections beside each other
-	last    string      // server that answered last
+	quiet   time.Time   // since when nothing has broken or started
+	extra   int64       // bytes received but discarded because of parallel connections
+	last    string      // the last server that answered
 	broken  map[int]time.Time
 	events  func(Event)
 }
@@ -29,7 +29,7 @@ func (g *ledger) emit(e Event) {
 	}
 }
 
-// answered begins the life of a connection at its content.
+// answered starts the life of a connection at its content.
 func (g *ledger) answered(t *try, e Answered, lanes int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -91,7 +91,8 @@ func (g *ledger) ended(lane int, broke bool, bytes int64) {
 	}
 }
 
-// calm is how long nothing has broken for the rate to be what the path gives, and pressed which share of the best rate is little then.
+// calm is how long nothing must have broken for the rate to be the path's own, and pressed the share of the best rate below which it is low
+// then.
 const (
 	calm    = 3 * time.Second
 	pressed = 0.75
@@ -107,7 +108,7 @@ func (g *ledger) path() width.Path {
 	return p
 }
 
-// spent counts what connections beside each other have cost.
+// spent adds what parallel connections have cost.
 func (g *ledger) spent(bytes int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -115,10 +116,10 @@ func (g *ledger) spent(bytes int64) {
 	g.extra += bytes
 }
 
-// leastWaste is what connections beside each other may cost of a file of any size.
+// leastWaste is what parallel connections may cost for a file of any size.
 const leastWaste = 256 << 10
 
-// may tells whether they may cost so much more, when a share of what was taken is allowed.
+// may reports whether they may cost this much more, given the allowed share of the received bytes.
 func (g *ledger) may(cost int64, share float64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

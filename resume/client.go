@@ -11,26 +11,26 @@ import (
 	"baton/resume/retry"
 )
 
-// Options of a client. The zero value is a client that waits for nobody for longer than Default says.
+// Options of a client. The zero value uses the defaults of Default.
 type Options struct {
 	Base         *http.Transport // cloned for each connection; nil: DefaultTransport
 	Retry        retry.Policy    // the zero value: retry.Default
-	Lanes        int             // connections at a time, at most, when breaks are frequent; 0: 16, 1: never more than one (see package width)
-	Stall        time.Duration   // without a byte for so long a connection counts as broken; 0: 15 s
-	SpeedLimit   int64           // so does one with fewer bytes per second than these, 0: any
-	SpeedTime    time.Duration   // over so long; 0: 30 s
-	Restarts     int             // of a file that has changed; 0: 3, negative: none
+	Lanes        int             // most connections at a time, if breaks are frequent; 0: 16, 1: never more than one (see package width)
+	Stall        time.Duration   // a connection without a byte for this long counts as broken; 0: 15 s
+	SpeedLimit   int64           // so does a slower one, in bytes per second; 0: no limit
+	SpeedTime    time.Duration   // over this time; 0: 30 s
+	Restarts     int             // if the file has changed; 0: 3, negative: none
 	Redirects    int             // followed for one request; 0: none
-	Final        bool            // go on where the redirects of the first answer led, not at the URL that was given
-	Overlap      int64           // bytes that are read again and compared where there is no strong validator, 0: begin again
-	Window       int64           // bytes that may be there ahead of one that is missing; 0: 32 MiB
-	Waste        float64         // of what is taken: share that connections beside each other may cost besides, and 256 KiB; 0: 0.02, negative: any
-	Rate         int64           // bytes per second at most, 0: any number
-	ServerHeader string          // field of answers with the server's name, for the account
-	Events       func(Event)     // called by one at a time; must not call the client. nil: nobody is told
+	Final        bool            // resume at the URL that the first response was redirected to, not at the original one
+	Overlap      int64           // bytes to reread and compare if there is no strong validator; 0: restart
+	Window       int64           // most bytes to hold ahead of a missing one; 0: 32 MiB
+	Waste        float64         // share of the received bytes, plus 256 KiB, that parallel connections may waste; 0: 0.02, negative: no limit
+	Rate         int64           // most bytes per second; 0: no limit
+	ServerHeader string          // header field of responses with the server's name, for the account
+	Events       func(Event)     // called by one goroutine at a time; must not call the client. nil: none
 }
 
-// Default is what the zero values of Options stand for.
+// Default is used for zero values of Options.
 func (o Options) withDefaults() Options {
 	def := func(v *time.Duration, d time.Duration) {
 		if *v == 0 {
@@ -60,27 +60,27 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Client downloads. It may be used by several goroutines at once; its downloads share no connections.
+// Client downloads files. Several goroutines may use it at once; its downloads do not share connections.
 type Client struct{ options Options }
 
-// NewClient takes a copy of the options.
+// NewClient copies the options.
 func NewClient(o Options) *Client { return &Client{o.withDefaults()} }
 
-// Request is a file that is wanted.
+// Request is a file to download.
 type Request struct {
-	URLs   []string    // of mirrors that have the same file, the one to begin with first
-	Header http.Header // sent with each request; Range, If-Range and Accept-Encoding other than what a caller can decode do not belong here
-	Have   part.Have   // what is wanted of it, and what is there already; the zero value is all of it, and nothing
-	Tail   []byte      // last bytes before Have.Offset, of which Options.Overlap may be compared; nil: none
+	URLs   []string    // mirrors of the same file, in order of preference
+	Header http.Header // sent with each request; not Range, If-Range, or an Accept-Encoding that the caller cannot decode
+	Have   part.Have   // the requested part, and how much of it exists already; the zero value is all of the file, and nothing
+	Tail   []byte      // last bytes before Have.Offset, to be compared with Options.Overlap; nil: none
 }
 
-// Check tells whether a request can be made at all.
+// Check reports whether the request is valid.
 func (r *Request) Check() error {
 	_, _, err := r.check(&Options{})
 	return err
 }
 
-// check returns the URLs, and what there is.
+// check returns the URLs and the existing part.
 func (r *Request) check(o *Options) ([]*url.URL, part.Have, error) {
 	h := r.Have
 	if h.From == 0 && h.Until == 0 && h.Suffix == 0 && h.Offset == 0 && h.Length == 0 {
@@ -95,16 +95,16 @@ func (r *Request) check(o *Options) ([]*url.URL, part.Have, error) {
 		u, err := url.Parse(text)
 		switch {
 		case err != nil:
-			return nil, h, fmt.Errorf("read the URL: %w", err)
+			return nil, h, fmt.Errorf("parse the URL: %w", err)
 		case u.Scheme != "http" && u.Scheme != "https":
-			return nil, h, fmt.Errorf("read the URL: %q begins with neither http:// nor https://", text)
+			return nil, h, fmt.Errorf("parse the URL: %q begins with neither http:// nor https://", text)
 		case u.Host == "":
-			return nil, h, fmt.Errorf("read the URL: %q has no host", text)
+			return nil, h, fmt.Errorf("parse the URL: %q has no host", text)
 		}
 		all = append(all, u)
 	}
 	if len(all) == 0 {
-		return nil, h, errors.New("read the URL: there is none")
+		return nil, h, errors.New("parse the URL: none is given")
 	}
 	return all, h, nil
 }

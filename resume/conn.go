@@ -20,13 +20,13 @@ import (
 	"baton/resume/width"
 )
 
-// conn is a TCP connection that knows whether its peer has ended it: TLS hides that from its reader (see cut).
+// conn is a TCP connection that knows whether its peer has closed it, which TLS hides from the reader (see cut).
 type conn struct {
 	net.Conn
 	lane  *lane
 	ended atomic.Bool
 	read  atomic.Int64 // bytes
-	bound bool         // its window is. The lane's lock is held
+	bound bool         // its window is bounded. The lane's lock is held
 }
 
 func (c *conn) Close() error {
@@ -45,7 +45,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// socket does something with the connection's socket, as long as it has one.
+// socket applies f to the connection's socket, if there is one.
 func (c *conn) socket(do func(fd int)) {
 	tcp, ok := c.Conn.(syscall.Conn)
 	if !ok {
@@ -56,7 +56,7 @@ func (c *conn) socket(do func(fd int)) {
 	}
 }
 
-// info is what the kernel knows of the connection; all is 0 where it knows nothing.
+// info returns the kernel's state of the connection; zero if unavailable.
 func (c *conn) info() (i unix.TCPInfo) {
 	c.socket(func(fd int) {
 		if all, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
@@ -66,25 +66,25 @@ func (c *conn) info() (i unix.TCPInfo) {
 	return i
 }
 
-// unread is how many bytes have come that nobody has read.
+// unread returns the number of received bytes that have not been read.
 func (c *conn) unread() int64 {
 	i := c.info()
 	return max(0, int64(i.Bytes_received)-c.read.Load())
 }
 
-// trip is the shortest round trip of the connection, that of the request among them: a handshake may have waited for more than the path.
+// trip returns the shortest round trip of the connection, including the request's: a handshake may have waited for more than the path.
 func (c *conn) trip() time.Duration {
 	i := c.info()
-	if i.Min_rtt == math.MaxUint32 { // none was seen
+	if i.Min_rtt == math.MaxUint32 { // none was measured
 		return 0
 	}
 	return time.Duration(i.Min_rtt) * time.Microsecond
 }
 
-// window is what the server may have under way, in bytes; 0: the kernel does not tell (before Linux 6.2).
+// window returns how much the server may have in flight, in bytes; 0: unknown (before Linux 6.2).
 func (c *conn) window() int { return int(c.info().Rcv_wnd) }
 
-// underneath is the connection of a lane that content comes on; nil if it is another's.
+// underneath returns the connection of a lane that carries the content; nil if there is none.
 func underneath(c net.Conn) *conn {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()
@@ -93,34 +93,33 @@ func underneath(c net.Conn) *conn {
 	return raw
 }
 
-// clamp bounds the window that the kernel offers, which may be changed at any time after the handshake, and has to be said again and again: as the
-// kernel's buffer grows by itself, so does the bound (tcp_rcv_space_adjust in net/ipv4/tcp_input.c).
+// clamp bounds the receive window. It may be changed at any time after the handshake, and has to be repeated: as the kernel's buffer grows,
+// so does the bound (tcp_rcv_space_adjust in net/ipv4/tcp_input.c).
 func (c *conn) clamp(window int) {
 	if window == unbounded && !c.bound {
 		return
 	}
 	c.bound = window != unbounded
-	c.socket(func(fd int) { _ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_WINDOW_CLAMP, window) }) // it is slower without
+	c.socket(func(fd int) { _ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_WINDOW_CLAMP, window) }) // only slower without it
 }
 
 // unbounded is more than any window.
 const unbounded = 1 << 30
 
-// cut tells whether TLS was ended by the end of its TCP connection and not by an alert, which anybody on the way can do. Go takes
-// that for a proper end at the border of a record; for content that ends with the connection it is an incomplete answer (RFC 9112,
-// section 9.8).
+// cut reports whether TLS was ended by the end of its TCP connection instead of an alert, which anybody on the path can cause. At a record
+// boundary Go accepts that as a proper end; for content that ends with the connection the response is incomplete (RFC 9112, section 9.8).
 func cut(c net.Conn) bool {
 	_, secure := c.(*tls.Conn)
 	raw := underneath(c)
 	return secure && raw != nil && raw.ended.Load()
 }
 
-// DefaultTransport is a transport with bounds that suit downloads: connect bounds a handshake, 0 is 30 s.
+// DefaultTransport returns a transport with timeouts for downloads: connect bounds a handshake, 0 is 30 s.
 func DefaultTransport(connect time.Duration) *http.Transport {
 	return Dialer{Timeout: connect}.Transport()
 }
 
-// Transport is like DefaultTransport, with connections that are made as the dialer says; a Timeout of 0 is 30 s.
+// Transport is like DefaultTransport, with the dialer's connections; a Timeout of 0 is 30 s.
 func (d Dialer) Transport() *http.Transport {
 	if d.Timeout == 0 {
 		d.Timeout = 30 * time.Second
@@ -139,39 +138,39 @@ func (d Dialer) Transport() *http.Transport {
 	}
 }
 
-// lane is a place for one connection at a time: its transport shares none with others, so that a connection that broke is not used again.
+// lane holds one connection at a time. Its transport shares no connections, so that a broken one is not reused.
 type lane struct {
 	id        int
 	base      *http.Transport
-	turns     *turns
+	rotation  *rotation
 	transport *http.Transport
-	idle      bool         // there is nothing for it to do for now. This and the next three are the wide part's
-	at        *piece       // that it had last
+	idle      bool         // nothing to do at the moment. This and the next three belong to the wide part
+	at        *piece       // its last piece
 	flight    width.Flight // of the connection
-	inFlight  int64        // of its server, bytes
+	inFlight  int64        // of its server, in bytes
 	mu        sync.Mutex
 	open      map[*conn]struct{}
 	renewals  int
-	dialed    time.Time // when the connection was begun
+	dialed    time.Time // when the connection was started
 }
 
-// errRenewed is for a connection that is there too late.
-var errRenewed = errors.New("the connection is not wanted any more")
+// errRenewed is for a connection that is established too late.
+var errRenewed = errors.New("the connection is not needed any more")
 
-func newLane(base *http.Transport, t *turns, id int) *lane {
-	l := &lane{id: id, base: base, turns: t, open: make(map[*conn]struct{})}
+func newLane(base *http.Transport, t *rotation, id int) *lane {
+	l := &lane{id: id, base: base, rotation: t, open: make(map[*conn]struct{})}
 	l.renew()
 	return l
 }
 
-// begun is when the lane's last connection was begun.
+// begun returns when the lane's last connection was started.
 func (l *lane) begun() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.dialed
 }
 
-// brought is how many bytes have come on the connection.
+// brought returns the bytes received on the connection.
 func (l *lane) brought() (bytes int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,7 +180,7 @@ func (l *lane) brought() (bytes int64) {
 	return bytes
 }
 
-// rate is what comes of late, in bytes per second.
+// rate returns the recent rate, in bytes per second.
 func (l *lane) rate(path *width.Path) float64 {
 	if path.Trip <= 0 {
 		return 0
@@ -189,7 +188,7 @@ func (l *lane) rate(path *width.Path) float64 {
 	return float64(l.inFlight) / path.Trip.Seconds()
 }
 
-// window is what the server may have under way, in bytes.
+// window returns how much the server may have in flight, in bytes.
 func (l *lane) window() (window int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -199,7 +198,7 @@ func (l *lane) window() (window int) {
 	return window
 }
 
-// clamp bounds what the server may have under way, in bytes; 0: as the system has it.
+// clamp bounds how much the server may have in flight, in bytes; 0: the system's window.
 func (l *lane) clamp(window int) {
 	if window == 0 {
 		window = unbounded
@@ -211,7 +210,7 @@ func (l *lane) clamp(window int) {
 	}
 }
 
-// renew closes the connection, and with it what is read from it. See close.
+// renew closes the connection and its response body. See close.
 func (l *lane) renew() (unread int64) {
 	unread = l.close()
 	l.transport = l.base.Clone()
@@ -224,7 +223,7 @@ func (l *lane) renew() (unread int64) {
 	renewals := l.renewals
 	l.mu.Unlock()
 	l.transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		ctx = context.WithValue(ctx, turnsKey{}, l.turns)
+		ctx = context.WithValue(ctx, rotationKey{}, l.rotation)
 		l.mu.Lock()
 		l.dialed = time.Now()
 		l.mu.Unlock()
@@ -235,7 +234,7 @@ func (l *lane) renew() (unread int64) {
 		c := &conn{Conn: raw, lane: l}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.renewals != renewals { // http.Transport goes on with a handshake that nobody waits for
+		if l.renewals != renewals { // http.Transport continues a handshake that nobody waits for
 			raw.Close()
 			return nil, errRenewed
 		}
@@ -245,7 +244,7 @@ func (l *lane) renew() (unread int64) {
 	return unread
 }
 
-// close ends the lane's connection, if there is one, and tells how many bytes had come on it that nobody has read.
+// close closes the lane's connection, if any, and returns the received bytes that have not been read.
 func (l *lane) close() (unread int64) {
 	if l.transport == nil {
 		return 0

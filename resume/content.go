@@ -11,15 +11,15 @@ import (
 	"baton/resume/part"
 )
 
-// content is what is taken of an answer: its bytes without those that are there already.
+// content is the new part of a response: its bytes without those that exist already.
 type content struct {
 	*try
 	skip   int64
-	equal  []byte // what the last of the skipped bytes must be
-	left   int64  // bytes that are taken at most, -1: all
+	equal  []byte // expected value of the last skipped bytes
+	left   int64  // most bytes to take, -1: all
 	taken  int64
-	missed int64 // that came and were not taken
-	fault  error // after what was taken
+	missed int64 // received but discarded
+	fault  error // after the last byte
 	check  *part.Check
 	pace   pace
 }
@@ -34,7 +34,8 @@ func newContent(t *try, v part.Verdict, tail []byte) *content {
 	return c
 }
 
-// Read takes bytes. io.EOF is the end of what was to be taken; other errors are an [*Error]. There are never bytes with an error.
+// Read returns bytes. io.EOF means that everything requested was read; other errors are an [*Error]. It never returns bytes together with
+// an error.
 func (c *content) Read(p []byte) (int, error) {
 	if err := c.pass(); err != nil {
 		return 0, err
@@ -64,7 +65,7 @@ func (c *content) Read(p []byte) (int, error) {
 	return 0, c.fault
 }
 
-// pass reads over what is there already, and compares it if it has to.
+// pass skips bytes that exist already, and compares them if necessary.
 func (c *content) pass() error {
 	if c.skip == 0 {
 		return nil
@@ -87,7 +88,7 @@ func (c *content) pass() error {
 	return nil
 }
 
-// compare holds the bytes that begin c.skip before the first that is taken against what is kept.
+// compare checks the bytes that begin c.skip before the first new one against the kept ones.
 func (c *content) compare(b []byte) error {
 	behind := int64(len(c.equal))
 	if before := c.skip - behind; before > 0 {
@@ -96,13 +97,13 @@ func (c *content) compare(b []byte) error {
 	if n := int64(len(b)); n > 0 && behind > 0 {
 		at := behind - min(c.skip, behind)
 		if !bytes.Equal(b, c.equal[at:at+n]) {
-			return c.failed(Changed, errors.New("bytes that were read again are others now"))
+			return c.failed(Changed, errors.New("the reread bytes have changed"))
 		}
 	}
 	return nil
 }
 
-// receive reads while the clock runs: what the taker of the bytes needs is not the server's fault.
+// receive reads with the clock running: time that the reader takes is not the server's fault.
 func (c *content) receive(p []byte) (int, error) {
 	began := time.Now()
 	c.watch.Reset(c.options.Stall)
@@ -119,7 +120,7 @@ func (c *content) receive(p []byte) (int, error) {
 	return n, err
 }
 
-// end is where all was taken that was wanted. Content that ends there is read to its end, so that the connection can be used again.
+// end is called when everything requested was read. Content that ends there is drained, so that the connection can be reused.
 func (c *content) end() error {
 	var b [1]byte
 	c.watch.Reset(min(c.options.Stall, time.Second))
@@ -140,7 +141,7 @@ func (c *content) end() error {
 	return io.EOF
 }
 
-// broke is why content did not come to its end.
+// broke returns why the content ended early.
 func (c *content) broke(err error) error {
 	kind := Receive
 	switch {
@@ -157,9 +158,9 @@ func (c *content) broke(err error) error {
 	return c.failed(kind, fmt.Errorf("read the content: %w", err))
 }
 
-// pace finds out whether content comes too slowly, over spans of waiting for it.
+// pace detects content that arrives too slowly, over periods of waiting.
 type pace struct {
-	limit int64 // bytes per second, 0: none
+	limit int64 // bytes per second, 0: no limit
 	over  time.Duration
 	spent time.Duration
 	bytes int64

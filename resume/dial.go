@@ -15,24 +15,24 @@ import (
 	"time"
 )
 
-// Dialer makes connections to all addresses of a name in turn: where a connection has broken, another address comes first for the next one.
-// A name is looked up for each connection. The zero value is one without bounds.
+// Dialer connects to all addresses of a name in rotation: after a broken connection another address comes first. It resolves the name for
+// each connection. The zero value has no timeout.
 type Dialer struct {
-	Timeout time.Duration // for a connection, whatever the number of addresses; 0: what the system has
+	Timeout time.Duration // for a connection, over all addresses; 0: the system's
 	Network string        // tcp, tcp4 or tcp6; "": tcp
 
-	// Fixed are addresses to use in place of those that a name has, by the name and port in lower case ("cdn.example.net:443").
+	// Fixed maps a name and port in lower case ("cdn.example.net:443") to addresses that replace the resolved ones.
 	Fixed map[string][]netip.Addr
-	// Lookup finds the addresses of a name; nil: the system's resolver. The network is ip, ip4 or ip6.
+	// Lookup resolves a name; nil: the system's resolver. The network is ip, ip4 or ip6.
 	Lookup func(ctx context.Context, network, name string) ([]netip.Addr, error)
-	// Control is that of net.Dialer, if it is not nil.
+	// Control is passed to net.Dialer, if it is not nil.
 	Control func(ctx context.Context, network, address string, c syscall.RawConn) error
 }
 
-// alive probes a connection on which nothing comes after 5 s, so that a server that knows nothing of it can say so.
+// alive probes a connection after 5 s without data, so that a server that does not know it can reset it.
 var alive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 4}
 
-// slow is how long an address is waited for before the next one is tried beside it (RFC 8305, section 5).
+// slow is the delay before the next address is tried in parallel (RFC 8305, section 5).
 const slow = 250 * time.Millisecond
 
 // DialContext is for http.Transport.
@@ -46,9 +46,9 @@ func (d *Dialer) DialContext(ctx context.Context, _, address string) (net.Conn, 
 	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: d.network(), Err: err}
 	}
-	turn, _ := ctx.Value(turnsKey{}).(*turns)
-	turn.order(all)
-	return d.race(ctx, all, turn)
+	rotation, _ := ctx.Value(rotationKey{}).(*rotation)
+	rotation.order(all)
+	return d.race(ctx, all, rotation)
 }
 
 func (d *Dialer) network() string {
@@ -65,7 +65,7 @@ func (d *Dialer) addresses(ctx context.Context, address string) ([]netip.AddrPor
 	}
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
-		return nil, fmt.Errorf("read the port: %w", err)
+		return nil, fmt.Errorf("parse the port: %w", err)
 	}
 	found, ok := d.Fixed[strings.ToLower(address)]
 	if a, err := netip.ParseAddr(name); err == nil && !ok {
@@ -92,8 +92,8 @@ func (d *Dialer) addresses(ctx context.Context, address string) ([]netip.AddrPor
 	return all, nil
 }
 
-// race connects to the first address that answers. The next one is tried as soon as one has failed, or is slow.
-func (d *Dialer) race(ctx context.Context, all []netip.AddrPort, turn *turns) (net.Conn, error) {
+// race connects to the first address that answers. It tries the next one as soon as one has failed or is slow.
+func (d *Dialer) race(ctx context.Context, all []netip.AddrPort, rotation *rotation) (net.Conn, error) {
 	type result struct {
 		c   net.Conn
 		err error
@@ -124,7 +124,7 @@ func (d *Dialer) race(ctx context.Context, all []netip.AddrPort, turn *turns) (n
 			wait.Stop()
 			ended++
 			if r.err == nil {
-				go func(others int) { // which are told to end by now
+				go func(others int) { // which are canceled by now
 					for range others {
 						if r := <-results; r.c != nil {
 							r.c.Close()
@@ -133,7 +133,7 @@ func (d *Dialer) race(ctx context.Context, all []netip.AddrPort, turn *turns) (n
 				}(begun - ended)
 				return r.c, nil
 			}
-			turn.blame(r.at.String())
+			rotation.blame(r.at.String())
 			if errs = append(errs, r.err); ended == len(all) {
 				return nil, errors.Join(errs...)
 			}
@@ -141,21 +141,21 @@ func (d *Dialer) race(ctx context.Context, all []netip.AddrPort, turn *turns) (n
 	}
 }
 
-// turns is the order in which addresses have let downloads down. A nil one remembers nothing.
-type turns struct {
+// rotation is the order in which addresses have failed downloads. A nil one remembers nothing.
+type rotation struct {
 	mu    sync.Mutex
 	count int
 	when  map[netip.AddrPort]int
 }
 
-// turnsKey is of contexts for dialing.
-type turnsKey struct{}
+// rotationKey is the context key for dialing.
+type rotationKey struct{}
 
-// remembered is how many addresses are remembered at most.
+// remembered is the most addresses to remember.
 const remembered = 1000
 
-// blame notes that a connection to an address has broken, or that what it gave was of no use.
-func (t *turns) blame(address string) {
+// blame records that a connection to an address has broken, or that its response was unusable.
+func (t *rotation) blame(address string) {
 	at, err := netip.ParseAddrPort(address)
 	if t == nil || err != nil {
 		return
@@ -169,8 +169,8 @@ func (t *turns) blame(address string) {
 	t.when[netip.AddrPortFrom(at.Addr().Unmap(), at.Port())] = t.count
 }
 
-// order sorts addresses: those that nothing is held against as they were, then the one that was blamed longest ago.
-func (t *turns) order(all []netip.AddrPort) {
+// order sorts addresses: blameless ones first, unchanged, then by the time of the last failure.
+func (t *rotation) order(all []netip.AddrPort) {
 	if t == nil {
 		return
 	}

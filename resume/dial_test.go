@@ -82,7 +82,7 @@ func TestAddresses(t *testing.T) {
 		}
 	})
 	t.Run("the first one as long as it is well", func(t *testing.T) {
-		a, b, at := pair(t, file, right, right)
+		a, b, at := pair(t, file, valid, valid)
 		o, _ := named(resume.Dialer{}, fixed("127.0.0.1", "127.0.0.2"))
 		for range 3 {
 			if got := get(t, o, at); got.err != nil {
@@ -94,21 +94,21 @@ func TestAddresses(t *testing.T) {
 		}
 	})
 	t.Run("one that has not what is wanted", func(t *testing.T) {
-		_, b, at := pair(t, file, answer(503, nil), right)
+		_, b, at := pair(t, file, answer(503, nil), valid)
 		o, _ := named(resume.Dialer{}, fixed("127.0.0.1", "127.0.0.2"))
 		if got := get(t, o, at); got.err != nil || len(b.requests()) != 1 {
 			t.Errorf("%d requests, %v", len(b.requests()), got.err)
 		}
 	})
 	t.Run("one that refuses connections", func(t *testing.T) {
-		_, _, at := pair(t, file, resetAfter(100_000), right)
+		_, _, at := pair(t, file, resetAfter(100_000), valid)
 		o, _ := named(resume.Dialer{}, fixed("127.0.0.3", "127.0.0.1"))
 		if got := get(t, o, at); got.err != nil || got.result.Account.Failures != 0 {
 			t.Errorf("%+v, %v", got.result.Account, got.err)
 		}
 	})
 	t.Run("one that does not answer", func(t *testing.T) {
-		_, _, at := pair(t, file, right, right)
+		_, _, at := pair(t, file, valid, valid)
 		silent := resume.Dialer{Control: func(ctx context.Context, _, address string, _ syscall.RawConn) error {
 			if host, _, _ := net.SplitHostPort(address); host == "127.0.0.3" {
 				<-ctx.Done()
@@ -127,7 +127,7 @@ func TestAddresses(t *testing.T) {
 		}
 	})
 	t.Run("the name moves to another address", func(t *testing.T) {
-		a, b, at := pair(t, file, resetAfter(100_000), right)
+		a, b, at := pair(t, file, resetAfter(100_000), valid)
 		o, n := named(resume.Dialer{}, func(asked int) []string { return []string{fmt.Sprintf("127.0.0.%d", min(asked, 2))} })
 		got := get(t, o, at)
 		if got.err != nil || len(a.requests()) != 1 || len(b.requests()) != 1 || n.asked != 2 || got.result.Account.Switches != 1 {
@@ -138,7 +138,7 @@ func TestAddresses(t *testing.T) {
 		}
 	})
 	t.Run("the name moves to a site that has another file", func(t *testing.T) {
-		_, b, at := pair(t, file, resetAfter(100_000), right)
+		_, b, at := pair(t, file, resetAfter(100_000), valid)
 		b.file, b.etag = body(2, 300_000), `"two"`
 		o, _ := named(resume.Dialer{}, func(asked int) []string { return []string{fmt.Sprintf("127.0.0.%d", min(asked, 2))} })
 		if got := get(t, o, at); got.kind != resume.Changed || len(got.bytes) != 100_000 {
@@ -146,7 +146,7 @@ func TestAddresses(t *testing.T) {
 		}
 	})
 	t.Run("the name goes", func(t *testing.T) {
-		_, _, at := pair(t, file, resetAfter(100_000), right)
+		_, _, at := pair(t, file, resetAfter(100_000), valid)
 		o, _ := named(resume.Dialer{}, func(asked int) []string {
 			if asked > 1 {
 				return nil
@@ -158,7 +158,7 @@ func TestAddresses(t *testing.T) {
 		}
 	})
 	t.Run("families", func(t *testing.T) {
-		_, _, at := pair(t, file, right, right)
+		_, _, at := pair(t, file, valid, valid)
 		o, _ := named(resume.Dialer{Network: "tcp4"}, fixed("::ffff:127.0.0.1", "::1"))
 		if got := get(t, o, at); got.err != nil {
 			t.Error(got.err)

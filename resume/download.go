@@ -10,23 +10,23 @@ import (
 	"baton/resume/part"
 )
 
-// Keeper is a place for a file that can begin again. What can not is a plain io.Writer.
+// Keeper is an output that can start over. Any other output is a plain io.Writer.
 type Keeper interface {
 	io.Writer
-	Restart() error         // what was written is of no use
-	Note(h part.Have) error // what is known of the file, before its first byte is written, and Offset whenever bytes were
+	Restart() error         // discards everything written
+	Note(h part.Have) error // state of the file, before its first byte is written, and whenever bytes were written
 }
 
-// Result is a download that is over, well or not.
+// Result is a finished download, successful or not.
 type Result struct {
-	Have    part.Have   // what there is now
+	Have    part.Have   // what exists now
 	Header  http.Header // see Stream
 	Account Account
 }
 
-// Download writes a file in order. What is there of it already, by r.Have, is not written again; kept reads those bytes from r.Have.From
-// on and may be nil if there are none. The bytes are checked against want, and, if they are all of the file, against a digest that a server
-// announced of it; what is wrong is an error of Kind Digest. The error is nil or an [*Error], and a file is whole only without one.
+// Download writes a file in order. Bytes that exist already, according to r.Have, are not written again; kept reads them from r.Have.From
+// on, and may be nil if there are none. The bytes are checked against want and, if they are the whole file, against a digest from a server;
+// a mismatch is an error of Kind Digest. The error is nil or an [*Error]; only without an error is the file complete.
 func (c *Client) Download(ctx context.Context, r Request, w io.Writer, want part.Digests, kept io.Reader) (Result, error) {
 	s, err := c.prepare(ctx, r)
 	if err != nil {
@@ -48,7 +48,7 @@ type download struct {
 	keeper  Keeper
 	want    part.Digests
 	checks  []*part.Check
-	checked bool // checks are chosen
+	checked bool // the checks are chosen
 }
 
 func (d *download) restart() error {
@@ -71,7 +71,7 @@ func (d *download) run(kept io.Reader) error {
 			}
 			noted = false
 		}
-		if !noted && (err == nil || errors.Is(err, io.EOF)) { // an answer has come: what there was is of the same file
+		if !noted && (err == nil || errors.Is(err, io.EOF)) { // a response has arrived: the existing part is of the same file
 			if err := d.note(); err != nil {
 				return err
 			}
@@ -97,7 +97,7 @@ func (d *download) run(kept io.Reader) error {
 	}
 }
 
-// check chooses what the bytes are checked against, and reads those that are kept.
+// check selects the checks, and reads the kept bytes.
 func (d *download) check(kept io.Reader) error {
 	d.checked = true
 	if c := part.NewCheck(d.want); c != nil {
@@ -112,7 +112,7 @@ func (d *download) check(kept io.Reader) error {
 			all = append(all, c)
 		}
 		if _, err := io.CopyN(io.MultiWriter(all...), kept, d.have.Offset-d.have.From); err != nil {
-			return d.output(fmt.Errorf("read what there is: %w", err))
+			return d.output(fmt.Errorf("read the existing bytes: %w", err))
 		}
 	}
 	return nil
@@ -128,7 +128,7 @@ func (d *download) note() error {
 	return nil
 }
 
-// finish checks what there is against what was announced.
+// finish compares the result with the announced digests.
 func (d *download) finish() error {
 	if err := d.note(); err != nil {
 		return err

@@ -77,7 +77,7 @@ func TestScripts(t *testing.T) {
 	const half = 150_000
 	changed := func(c *exchange) bool { // from now on the file is another one
 		c.o.file, c.o.etag = other, `"two"`
-		return right(c)
+		return valid(c)
 	}
 	tests := []struct {
 		name    string
@@ -89,17 +89,17 @@ func TestScripts(t *testing.T) {
 		etag    string // "" is the default, - none
 		asked   int    // requests, if not 0
 	}{
-		{name: "whole", script: []act{right}, want: file, asked: 1},
-		{name: "reset", script: []act{resetAfter(half), right}, want: file, asked: 2},
-		{name: "reset before the head", script: []act{func(c *exchange) bool { return c.reset() }, right}, want: file},
-		{name: "reset before the head, later", script: []act{resetAfter(half), func(c *exchange) bool { return c.reset() }, right}, want: file},
-		{name: "reset within the head", script: []act{resetAfter(half), func(c *exchange) bool { c.write("HTTP/1.1 206 Part"); return c.reset() }, right}, want: file},
+		{name: "whole", script: []act{valid}, want: file, asked: 1},
+		{name: "reset", script: []act{resetAfter(half), valid}, want: file, asked: 2},
+		{name: "reset before the head", script: []act{func(c *exchange) bool { return c.reset() }, valid}, want: file},
+		{name: "reset before the head, later", script: []act{resetAfter(half), func(c *exchange) bool { return c.reset() }, valid}, want: file},
+		{name: "reset within the head", script: []act{resetAfter(half), func(c *exchange) bool { c.write("HTTP/1.1 206 Part"); return c.reset() }, valid}, want: file},
 		{name: "reset again and again", script: []act{resetAfter(20_000)}, want: file},
-		{name: "a few bytes at a time", script: []act{resetAfter(half), resetAfter(100), resetAfter(100), right}, want: file},
+		{name: "a few bytes at a time", script: []act{resetAfter(half), resetAfter(100), resetAfter(100), valid}, want: file},
 		{name: "nothing for ever", script: []act{resetAfter(half), resetAfter(0)}, kind: resume.Receive},
-		{name: "FIN", script: []act{endAfter(half), right}, want: file, asked: 2},
-		{name: "stall", script: []act{stallAfter(half), right}, want: file, asked: 2},
-		{name: "stall before the head", script: []act{resetAfter(half), func(c *exchange) bool { time.Sleep(time.Second); return false }, right}, want: file,
+		{name: "FIN", script: []act{endAfter(half), valid}, want: file, asked: 2},
+		{name: "stall", script: []act{stallAfter(half), valid}, want: file, asked: 2},
+		{name: "stall before the head", script: []act{resetAfter(half), func(c *exchange) bool { time.Sleep(time.Second); return false }, valid}, want: file,
 			options: func(o *resume.Options) { o.Base.ResponseHeaderTimeout = 200 * time.Millisecond }},
 		{name: "too slow", script: []act{func(c *exchange) bool {
 			content := c.begin()
@@ -110,42 +110,42 @@ func TestScripts(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 			}
 			return false
-		}, right}, want: file, options: func(o *resume.Options) { o.SpeedLimit, o.SpeedTime = 100_000, 200*time.Millisecond }},
+		}, valid}, want: file, options: func(o *resume.Options) { o.SpeedLimit, o.SpeedTime = 100_000, 200*time.Millisecond }},
 
-		{name: "200 for the range", script: []act{resetAfter(half), func(c *exchange) bool { c.r.Header.Del("Range"); return right(c) }}, want: file, asked: 2},
+		{name: "200 for the range", script: []act{resetAfter(half), func(c *exchange) bool { c.r.Header.Del("Range"); return valid(c) }}, want: file, asked: 2},
 		{name: "earlier", script: []act{resetAfter(half), moved(-7000, 0)}, want: file, asked: 2},
-		{name: "later", script: []act{resetAfter(half), moved(1, 0), right}, want: file, asked: 3},
-		{name: "shorter", script: []act{resetAfter(half), moved(0, -100_000), right}, want: file, asked: 3},
-		{name: "shorter and shorter", script: []act{resetAfter(half), moved(0, -149_990), moved(0, -149_980), right}, want: file},
-		{name: "another length", script: []act{resetAfter(half), ranged("bytes %d-%d/999999"), right}, want: file, asked: 3},
+		{name: "later", script: []act{resetAfter(half), moved(1, 0), valid}, want: file, asked: 3},
+		{name: "shorter", script: []act{resetAfter(half), moved(0, -100_000), valid}, want: file, asked: 3},
+		{name: "shorter and shorter", script: []act{resetAfter(half), moved(0, -149_990), moved(0, -149_980), valid}, want: file},
+		{name: "another length", script: []act{resetAfter(half), ranged("bytes %d-%d/999999"), valid}, want: file, asked: 3},
 		{name: "no length", script: []act{resetAfter(half), ranged("bytes %d-%d/*")}, want: file, asked: 2},
-		{name: "Content-Range twice", script: []act{resetAfter(half), ranged("bytes %d-%d/300000\r\nContent-Range: bytes 0-1/300000"), right}, want: file, asked: 3},
-		{name: "Content-Range backwards", script: []act{resetAfter(half), ranged("bytes %[2]d-%[1]d/300000"), right}, want: file, asked: 3},
+		{name: "Content-Range twice", script: []act{resetAfter(half), ranged("bytes %d-%d/300000\r\nContent-Range: bytes 0-1/300000"), valid}, want: file, asked: 3},
+		{name: "Content-Range backwards", script: []act{resetAfter(half), ranged("bytes %[2]d-%[1]d/300000"), valid}, want: file, asked: 3},
 		{name: "changed", script: []act{resetAfter(half), changed}, want: other, piped: resume.Changed},
 		{name: "changed, condition ignored", script: []act{resetAfter(half), func(c *exchange) bool {
 			c.o.file, c.o.etag = other, `"two"`
 			c.r.Header.Del("If-Range")
-			return right(c)
-		}, right}, want: other, piped: resume.Changed},
-		{name: "another file for once", script: []act{resetAfter(half), answer(206, other[:100], "ETag: \"two\"", "Content-Range: bytes 150000-150099/250000"), right},
+			return valid(c)
+		}, valid}, want: other, piped: resume.Changed},
+		{name: "another file for once", script: []act{resetAfter(half), answer(206, other[:100], "ETag: \"two\"", "Content-Range: bytes 150000-150099/250000"), valid},
 			want: file, piped: "none"},
 		{name: "changed too often", script: []act{flipping()}, kind: resume.Changed},
-		{name: "weak validator", etag: `W/"one"`, script: []act{resetAfter(half), right}, want: file, piped: resume.Changed},
-		{name: "no validator", etag: "-", script: []act{resetAfter(half), right}, want: file, piped: resume.Changed},
-		{name: "no validator, overlap", etag: "-", script: []act{resetAfter(half), resetAfter(60_000), right}, want: file, asked: 3,
+		{name: "weak validator", etag: `W/"one"`, script: []act{resetAfter(half), valid}, want: file, piped: resume.Changed},
+		{name: "no validator", etag: "-", script: []act{resetAfter(half), valid}, want: file, piped: resume.Changed},
+		{name: "no validator, overlap", etag: "-", script: []act{resetAfter(half), resetAfter(60_000), valid}, want: file, asked: 3,
 			options: func(o *resume.Options) { o.Overlap = 4096 }},
-		{name: "no validator, overlap of another file", etag: "-", script: []act{resetAfter(half), func(c *exchange) bool { c.o.file = other; return right(c) }},
+		{name: "no validator, overlap of another file", etag: "-", script: []act{resetAfter(half), func(c *exchange) bool { c.o.file = other; return valid(c) }},
 			want: other, piped: resume.Changed, options: func(o *resume.Options) { o.Overlap = 4096 }},
 		{name: "gzip on the second try", script: []act{resetAfter(half), func(c *exchange) bool {
 			c.Write(c.begin("Content-Encoding: gzip"))
 			return true
-		}, right}, want: file, piped: "none"},
-		{name: "416 without length", script: []act{resetAfter(half), answer(416, nil), right}, want: file, asked: 3},
-		{name: "416 with the length", script: []act{resetAfter(half), answer(416, nil, "Content-Range: bytes */300000"), right}, want: file, asked: 3},
-		{name: "416 with a smaller length", script: []act{resetAfter(half), answer(416, nil, "Content-Range: bytes */1000"), right}, want: file, piped: "none"},
+		}, valid}, want: file, piped: "none"},
+		{name: "416 without length", script: []act{resetAfter(half), answer(416, nil), valid}, want: file, asked: 3},
+		{name: "416 with the length", script: []act{resetAfter(half), answer(416, nil, "Content-Range: bytes */300000"), valid}, want: file, asked: 3},
+		{name: "416 with a smaller length", script: []act{resetAfter(half), answer(416, nil, "Content-Range: bytes */1000"), valid}, want: file, piped: "none"},
 		{name: "404", script: []act{answer(404, []byte("no"))}, kind: resume.Status, asked: 1},
 		{name: "404 later", script: []act{resetAfter(half), answer(404, []byte("no"))}, kind: resume.Status, asked: 2},
-		{name: "503", script: []act{answer(503, nil), resetAfter(half), answer(503, nil, "Retry-After: 0"), right}, want: file, asked: 4},
+		{name: "503", script: []act{answer(503, nil), resetAfter(half), answer(503, nil, "Retry-After: 0"), valid}, want: file, asked: 4},
 		{name: "a server whose clock is years ahead", script: []act{
 			func(c *exchange) bool {
 				content := c.begin("Last-Modified: Mon, 02 Mar 2076 12:00:00 GMT", "Date: Mon, 02 Mar 2076 12:00:09 GMT")
@@ -153,14 +153,14 @@ func TestScripts(t *testing.T) {
 				time.Sleep(20 * time.Millisecond)
 				return c.reset()
 			},
-			answer(503, nil, "Date: Mon, 02 Mar 2076 12:00:10 GMT", "Retry-After: Mon, 02 Mar 2076 12:00:10 GMT"), right}, want: file, asked: 3},
+			answer(503, nil, "Date: Mon, 02 Mar 2076 12:00:10 GMT", "Retry-After: Mon, 02 Mar 2076 12:00:10 GMT"), valid}, want: file, asked: 3},
 		{name: "a server whose clock goes back", etag: "-", script: []act{dated("12:00:00", "12:00:09", half), dated("12:00:00", "11:00:00", 0)}, want: file, piped: resume.Changed},
 		{name: "a server that is known by its dates", etag: "-", script: []act{dated("12:00:00", "12:00:09", half), dated("12:00:00", "12:00:10", 0)}, want: file, asked: 2},
 		{name: "503 for ever", script: []act{answer(503, nil)}, kind: resume.Busy, asked: 5},
 		{name: "503 for an hour", script: []act{answer(503, nil, "Retry-After: 3600")}, kind: resume.Busy, asked: 1},
 
 		{name: "chunks", script: []act{inChunks(half, false), inChunks(len(file), true)}, want: file, asked: 2},
-		{name: "chunks that end at the last byte without an end", script: []act{inChunks(len(file), false), right}, want: file, asked: 2},
+		{name: "chunks that end at the last byte without an end", script: []act{inChunks(len(file), false), valid}, want: file, asked: 2},
 		{name: "chunks of unknown length", script: []act{inChunks(len(file), true)}, want: file, asked: 1},
 		{name: "to the end of the connection", script: []act{func(c *exchange) bool { c.head(200, "Connection: close"); c.Write(file); return false }}, want: file, asked: 1},
 		{name: "to a reset of the connection", script: []act{func(c *exchange) bool {
@@ -168,10 +168,10 @@ func TestScripts(t *testing.T) {
 			c.Write(file[:half])
 			time.Sleep(20 * time.Millisecond)
 			return c.reset()
-		}, right}, want: file, asked: 2},
+		}, valid}, want: file, asked: 2},
 		{name: "1xx before 206", script: []act{resetAfter(half), func(c *exchange) bool {
 			c.write("HTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n")
-			return right(c)
+			return valid(c)
 		}}, want: file, asked: 2},
 		{name: "slow head", script: []act{func(c *exchange) bool {
 			for _, s := range []string{"HTT", "P/1.1 200 OK\r\nETag:", ` "one"`, "\r\nContent-Length: 300000\r\n", "\r\n"} {
@@ -181,19 +181,19 @@ func TestScripts(t *testing.T) {
 			_, err := c.Write(file)
 			return err == nil
 		}}, want: file, asked: 1},
-		{name: "a huge head", script: []act{resetAfter(half), func(c *exchange) bool { c.head(206, "X: "+strings.Repeat("x", 1<<20)); return false }, right}, want: file, asked: 3},
-		{name: "no HTTP", script: []act{resetAfter(half), func(c *exchange) bool { c.write("SSH-2.0-x\r\n"); return false }, right}, want: file, asked: 3},
+		{name: "a huge head", script: []act{resetAfter(half), func(c *exchange) bool { c.head(206, "X: "+strings.Repeat("x", 1<<20)); return false }, valid}, want: file, asked: 3},
+		{name: "no HTTP", script: []act{resetAfter(half), func(c *exchange) bool { c.write("SSH-2.0-x\r\n"); return false }, valid}, want: file, asked: 3},
 		{name: "a redirect to itself", script: []act{answer(302, nil, "Location: /file")}, kind: resume.Redirects,
 			options: func(o *resume.Options) { o.Redirects = 5 }, asked: 6},
 		{name: "a redirect that is not followed", script: []act{answer(302, nil, "Location: /file")}, kind: resume.Status, asked: 1},
-		{name: "a redirect later", script: []act{resetAfter(half), answer(307, nil, "Location: /other"), resetAfter(1 << 14), right}, want: file, asked: 4,
+		{name: "a redirect later", script: []act{resetAfter(half), answer(307, nil, "Location: /other"), resetAfter(1 << 14), valid}, want: file, asked: 4,
 			options: func(o *resume.Options) { o.Redirects = 5 }},
 		{name: "digest of the content is wrong", script: []act{resetAfter(half), func(c *exchange) bool {
 			content := bytes.Clone(c.begin("Content-Digest: sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:"))
 			content[77]++
 			c.Write(content)
 			return true
-		}, right}, want: file, piped: resume.Digest},
+		}, valid}, want: file, piped: resume.Digest},
 		{name: "digest of the file is wrong", script: []act{func(c *exchange) bool {
 			c.Write(c.begin("Repr-Digest: sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:"))
 			return true
@@ -329,7 +329,7 @@ func TestRangeOfFile(t *testing.T) {
 		{"more last than there are", part.Have{Suffix: 900_000, Until: -1, Length: -1}, file},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			server := newOrigin(t, file, resetAfter(50_000), resetAfter(50_000), right)
+			server := newOrigin(t, file, resetAfter(50_000), resetAfter(50_000), valid)
 			got := download(t, quick(), resume.Request{URLs: []string{server.url}, Have: tt.have}, false)
 			if got.err != nil {
 				t.Fatal(got.err)
@@ -337,7 +337,7 @@ func TestRangeOfFile(t *testing.T) {
 			same(t, got.bytes, tt.want)
 		})
 	}
-	server := newOrigin(t, file, right)
+	server := newOrigin(t, file, valid)
 	got := download(t, quick(), resume.Request{URLs: []string{server.url}, Have: part.Have{From: 300_000, Offset: 300_000, Until: -1, Length: -1}}, false)
 	if got.kind != resume.Status || len(got.bytes) > 0 || len(server.requests()) != 1 {
 		t.Errorf("behind the end: %d bytes, %v", len(got.bytes), got.err)
@@ -348,10 +348,10 @@ func TestMirrors(t *testing.T) {
 	file, other := body(1, 300_000), body(2, 300_000)
 	gone := newOrigin(t, nil, func(c *exchange) bool { return false })
 	gone.url = "http://127.0.0.1:1/file"
-	different := &origin{t: t, file: other, etag: `"two"`, script: []act{right}}
+	different := &origin{t: t, file: other, etag: `"two"`, script: []act{valid}}
 	startOrigin(t, different)
 	breaks := newOrigin(t, file, resetAfter(150_000), func(c *exchange) bool { return c.reset() })
-	whole := newOrigin(t, file, right)
+	whole := newOrigin(t, file, valid)
 	missing := newOrigin(t, nil, answer(404, nil))
 	got := download(t, quick(), resume.Request{URLs: []string{gone.url, missing.url, breaks.url, different.url, whole.url}}, true)
 	if got.err != nil {
@@ -407,7 +407,7 @@ func TestHeaderOfFirstAnswer(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 		return c.reset()
 	}
-	server := newOrigin(t, file, first, right)
+	server := newOrigin(t, file, first, valid)
 	got := download(t, quick(), resume.Request{URLs: []string{server.url}, Header: http.Header{"X-Mine": {"yes"}}}, true)
 	if got.err != nil || got.result.Header.Get("X-Only") != "first" || got.result.Header.Get("Content-Length") != "" {
 		t.Errorf("%v, %v", got.err, got.result.Header)

@@ -12,34 +12,34 @@ import (
 	"baton/resume/retry"
 )
 
-// Kind is what kind of thing ended a download, or a try of one.
+// Kind is the kind of an error that ended a download or a single try.
 type Kind string
 
 // The kinds.
 const (
-	Resolve     Kind = "resolve"     // the name has no address
-	Connect     Kind = "connect"     // no TCP connection, or none through a proxy
+	Resolve     Kind = "resolve"     // the name has no addresses
+	Connect     Kind = "connect"     // no TCP connection, directly or through a proxy
 	Secure      Kind = "tls"         // no TLS connection
-	Certificate Kind = "certificate" // the server is not who it should be
+	Certificate Kind = "certificate" // the server's certificate is not valid
 	Redirects   Kind = "redirects"   // too many
-	Status      Kind = "status"      // the server refuses
-	Busy        Kind = "busy"        // the server asks for patience
-	Unusable    Kind = "unusable"    // an answer that does not fit to the request
-	Changed     Kind = "changed"     // it is another file now, and what was taken cannot be taken back
-	Digest      Kind = "digest"      // the bytes are not those that the server, or the user, announced
+	Status      Kind = "status"      // the server refuses the request
+	Busy        Kind = "busy"        // the server asks to retry later
+	Unusable    Kind = "unusable"    // the response does not match the request
+	Changed     Kind = "changed"     // the file has changed, and the output cannot start over
+	Digest      Kind = "digest"      // the bytes do not match the digest of the server or the user
 	Receive     Kind = "receive"     // the connection broke
-	Stalled     Kind = "stalled"     // nothing came, or too little
+	Stalled     Kind = "stalled"     // nothing arrived, or too little
 	Canceled    Kind = "canceled"    // by the caller
-	Output      Kind = "output"      // what came could not be written
+	Output      Kind = "output"      // the output could not be written
 )
 
-// Error is why a try, or a whole download, has failed.
+// Error is the error of a try or of a whole download.
 type Error struct {
 	Kind   Kind
-	URL    string // that was asked for
-	Server string // address that answered, "" if none did
-	Status int    // of the answer, 0 without one
-	GaveUp string // why nothing more is tried, "" for a single try
+	URL    string // requested URL
+	Server string // address that answered, "" if none
+	Status int    // of the response, 0 without one
+	GaveUp string // why there are no more tries, "" for a single try
 	Err    error
 }
 
@@ -61,18 +61,18 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 var (
-	errStalled   = errors.New("nothing came for too long")
-	errSlow      = errors.New("too little came for too long")
+	errStalled   = errors.New("nothing received for too long")
+	errSlow      = errors.New("too slow for too long")
 	errTruncated = errors.New("read the content: TLS was cut off")
-	errShort     = errors.New("read the content: it ends before its last byte")
+	errShort     = errors.New("read the content: it is incomplete")
 	errRedirects = errors.New("too many redirects")
-	errRereads   = errors.New("use the answer: it begins too early, again and again")
+	errRereads   = errors.New("use the response: it repeatedly starts too early")
 )
 
-// broke tells whether it is the end of a connection.
+// broke reports whether it ends a connection.
 func (e *Error) broke() bool { return e.Kind == Receive || e.Kind == Stalled }
 
-// stage is how far a try came.
+// stage is how far a try got.
 func (e *Error) stage() retry.Stage {
 	if errors.Is(e.Err, errRereads) {
 		return retry.Useless
@@ -90,7 +90,7 @@ func (e *Error) stage() retry.Stage {
 	return retry.Head
 }
 
-// classify says what kind of error a request ended with that has no answer. connected: there was a connection.
+// classify returns the kind of a request's error before a response. connected: there was a connection.
 func classify(err error, connected bool) Kind {
 	var (
 		name     *net.DNSError
@@ -132,5 +132,5 @@ func refused(v part.Verdict, status int) (Kind, error) {
 	case part.Changed, part.Unproven, part.Recoded:
 		return Changed, errors.New(string(v.Reason))
 	}
-	return Unusable, fmt.Errorf("use the answer, status %d: %s", status, v.Reason)
+	return Unusable, fmt.Errorf("use the response, status %d: %s", status, v.Reason)
 }

@@ -2,62 +2,61 @@ package resume
 
 import "time"
 
-// Event is something that happened to a download: [Progress], [Answered], [Broke], [Waiting], [Restarted] or [Width]. Progress bars and logs
-// are drawn from them.
+// Event is an event of a download: [Progress], [Answered], [Broke], [Waiting], [Restarted] or [Width]. Progress bars and logs use them.
 type Event interface{ event() }
 
-// Progress is bytes that came, in order.
+// Progress reports bytes received in order.
 type Progress struct {
-	Offset int64 `json:"offset"` // behind the last of them
-	From   int64 `json:"from"`   // first byte that is wanted
-	End    int64 `json:"end"`    // of what is wanted, -1: not known
+	Offset int64 `json:"offset"` // end of these bytes
+	From   int64 `json:"from"`   // first requested byte
+	End    int64 `json:"end"`    // end of the requested bytes, -1: unknown
 }
 
-// Answered is a server whose content is taken.
+// Answered reports a server whose content is used.
 type Answered struct {
 	Server   string        `json:"server"`            // address
 	Name     string        `json:"name,omitempty"`    // value of Options.ServerHeader
 	URL      string        `json:"url"`               // after redirects
 	Protocol string        `json:"protocol"`          // HTTP/1.1
 	Status   int           `json:"status"`            // 200 or 206
-	Offset   int64         `json:"offset"`            // of its first byte that is taken
-	Skip     int64         `json:"skip,omitempty"`    // bytes of it that were there already
-	Length   int64         `json:"length"`            // of the file, -1: not known
-	Proof    string        `json:"proof"`             // the validator, for people
+	Offset   int64         `json:"offset"`            // of the first byte used
+	Skip     int64         `json:"skip,omitempty"`    // bytes skipped because they exist already
+	Length   int64         `json:"length"`            // of the file, -1: unknown
+	Proof    string        `json:"proof"`             // the validator, as text
 	Coding   string        `json:"coding,omitempty"`  // content coding
 	Lane     int           `json:"lane"`              // from 0
-	Connect  time.Duration `json:"connect,omitempty"` // of TCP's handshake, in ns; 0 on a connection that was there
-	First    time.Duration `json:"first"`             // from the begin of the try to the head
-	Lost     time.Duration `json:"lost,omitempty"`    // since the break before it, 0 without one
+	Connect  time.Duration `json:"connect,omitempty"` // TCP handshake, in ns; 0 on an existing connection
+	First    time.Duration `json:"first"`             // from the start of the try to the head
+	Lost     time.Duration `json:"lost,omitempty"`    // since the preceding break, 0 without one
 }
 
-// Broke is a try that failed, or content that broke off.
+// Broke reports a failed try, or content that broke off.
 type Broke struct {
 	Error  *Error `json:"-"`
 	Why    string `json:"why"`
 	Kind   Kind   `json:"kind"`
 	Server string `json:"server,omitempty"`
 	Lane   int    `json:"lane"`
-	Bytes  int64  `json:"bytes"`  // that it brought
-	Offset int64  `json:"offset"` // that is missing now
+	Bytes  int64  `json:"bytes"`  // received
+	Offset int64  `json:"offset"` // first missing byte
 }
 
-// Waiting is a pause before the next try.
+// Waiting reports a pause before the next try.
 type Waiting struct {
 	For time.Duration `json:"for"`
 	URL string        `json:"url"` // next
 }
 
-// Restarted is a file that begins again: Bytes of it were of no use any more.
+// Restarted reports a download that starts over: Bytes were discarded.
 type Restarted struct {
 	Why   string `json:"why"`
 	Bytes int64  `json:"bytes"`
 }
 
-// Width is how many connections there are now.
+// Width reports the current number of connections.
 type Width struct {
 	Lanes int           `json:"lanes"`
-	Life  time.Duration `json:"life"` // of a connection, on the average
+	Life  time.Duration `json:"life"` // average life of a connection
 }
 
 func (Progress) event()  {}
@@ -67,21 +66,21 @@ func (Waiting) event()   {}
 func (Restarted) event() {}
 func (Width) event()     {}
 
-// Account is what a download has cost.
+// Account is the cost of a download.
 type Account struct {
-	Bytes    int64         `json:"bytes"`    // that were taken
-	Wasted   int64         `json:"wasted"`   // that came and were not
-	Requests int           `json:"requests"` // redirects not counted
-	Breaks   int           `json:"breaks"`   // connections that broke within their content
+	Bytes    int64         `json:"bytes"`    // used
+	Wasted   int64         `json:"wasted"`   // received but discarded
+	Requests int           `json:"requests"` // without redirects
+	Breaks   int           `json:"breaks"`   // connections that broke during content
 	Failures int           `json:"failures"` // tries without content
 	Restarts int           `json:"restarts"`
-	Switches int           `json:"switches"` // of server or address, from one answer to the next
-	Lost     time.Duration `json:"lost"`     // between breaks and the next content, shared by the connections that there were
+	Switches int           `json:"switches"` // changes of server or address between responses
+	Lost     time.Duration `json:"lost"`     // between breaks and the next content, divided by the number of connections
 	Lanes    int           `json:"lanes"`    // most connections at a time
 	Servers  []Server      `json:"servers"`
 }
 
-// Server is one that has answered.
+// Server is a server that has answered.
 type Server struct {
 	Address string `json:"address"`
 	Name    string `json:"name,omitempty"` // value of Options.ServerHeader

@@ -33,8 +33,8 @@ func newSites(t *testing.T, n int) *sites {
 	s := &sites{client: l.Host("client"), router: l.Host("router")}
 	s.router.Forward()
 	// Slow enough that a route can move while a file is on its way.
-	way := emulator.Shape{Rate: 20e6, Delay: 5 * time.Millisecond}
-	l.Link(lab.End{Host: s.client, Addrs: []string{"10.1.0.2/24"}}, lab.End{Host: s.router, Addrs: []string{"10.1.0.1/24"}}, lab.LinkOptions{AtoB: way, BtoA: way})
+	shape := emulator.Shape{Rate: 20e6, Delay: 5 * time.Millisecond}
+	l.Link(lab.End{Host: s.client, Addrs: []string{"10.1.0.2/24"}}, lab.End{Host: s.router, Addrs: []string{"10.1.0.1/24"}}, lab.LinkOptions{AtoB: shape, BtoA: shape})
 	s.client.Route("default", "10.1.0.1")
 	for i := 1; i <= n; i++ {
 		h := l.Host(fmt.Sprintf("s%d", i))

@@ -6,26 +6,26 @@ import (
 	"baton/resume/width"
 )
 
-// Bounds of what one connection is asked for at a time.
+// Bounds of a piece, the part that one connection requests at a time.
 const (
 	leastPiece = 32 << 10
 	block      = 64 << 10
 )
 
-// lives is how many lives of a connection a new piece is for: it is asked for in as many requests, and each piece but the first costs a
-// connection a round trip in which nothing comes.
+// lives is how many connection lives a new piece is for: it takes that many requests, and each piece but the first costs a connection an
+// idle round trip.
 const lives = 4
 
 // piece is bytes [first, end) of the file.
 type piece struct {
 	first, end int64
-	got        int64    // bytes from first on that have come
-	blocks     [][]byte // of those, what has not been read; the last block may be filled further
-	taken      bool     // by a lane, or whole
-	rate       float64  // bytes per second of the lane that is at it, as far as known
+	got        int64    // received bytes from first on
+	blocks     [][]byte // the unread ones of them; the last block may still grow
+	taken      bool     // by a lane, or complete
+	rate       float64  // bytes per second of its lane, as far as known
 }
 
-// missing is the first byte that has not come.
+// missing returns the first missing byte.
 func (p *piece) missing() int64 { return p.first + p.got }
 
 func (p *piece) whole() bool { return p.missing() >= p.end }
@@ -55,36 +55,36 @@ func (p *piece) read(b []byte) int {
 	return n
 }
 
-// pieces are those of what is missing of a file, in order: the first one holds the byte that is read next.
+// pieces are the missing parts of a file, in order: the first one contains the next byte to read.
 type pieces struct {
 	all    []*piece
-	at     int64 // next byte to be read
-	next   int64 // first byte that is in no piece
+	at     int64 // next byte to read
+	next   int64 // first byte outside of all pieces
 	end    int64
-	window int64 // bytes from at on that may be there, or asked for
+	window int64 // bytes from at on that may be held or requested
 }
 
-// demand is what is known of a lane that wants something to do.
+// demand describes a lane that needs work.
 type demand struct {
 	path  *width.Path
-	lanes int     // that are wanted
-	rate  float64 // bytes per second that this one has had
-	split bool    // whether what it costs to split a piece may be spent
+	lanes int     // desired number of lanes
+	rate  float64 // bytes per second of this one so far
+	split bool    // the cost of splitting a piece is acceptable
 }
 
-// fair is what each lane would get of the path.
+// fair returns each lane's equal share of the path.
 func (d *demand) fair() float64 { return max(1, d.path.Rate/float64(d.lanes)) }
 
-// flight is what a lane has under way.
+// flight returns how much a lane has in flight.
 func (d *demand) flight() int64 { return int64(d.fair() * d.path.Trip.Seconds()) }
 
-// choose takes a hole, the first one first, or a new piece, or a part of what another lane is at. nil is none; wait is to try again
-// when something has changed: as long as others are not at their ends there may be a hole for a connection that is fast already.
+// choose returns a hole, the first one first, or a new piece, or a part of another lane's piece; nil: none. wait means to try again after a
+// change: as long as others are still busy there may be a hole for a connection that is already fast.
 func (q *pieces) choose(d *demand) (p *piece, wait bool) {
 	for i, p := range q.all {
 		if !p.taken {
 			p.taken = true
-			if d.path.Breaks > 0 { // before, a lane is to have all that there is for it
+			if d.path.Breaks > 0 { // before the first break one lane gets everything
 				q.chop(i, q.size(d))
 			}
 			return p, false
@@ -111,7 +111,7 @@ func (q *pieces) choose(d *demand) (p *piece, wait bool) {
 	return p, q.next < q.end || q.incomplete() > 0
 }
 
-// size of what a lane is to be asked for. Towards the end all have as much to do.
+// size returns the size of a lane's next piece. Towards the end all lanes get the same amount of work.
 func (q *pieces) size(d *demand) int64 {
 	left := q.end - q.next
 	for _, p := range q.all {
@@ -121,7 +121,7 @@ func (q *pieces) size(d *demand) int64 {
 	return max(leastPiece, min(n, q.window*3/4/int64(d.lanes)))
 }
 
-// chop leaves so much of a large hole, and the rest as another one.
+// chop leaves this much of a large hole, and turns the rest into another one.
 func (q *pieces) chop(i int, size int64) {
 	p := q.all[i]
 	if p.end-p.missing() < 2*size {
@@ -132,15 +132,15 @@ func (q *pieces) chop(i int, size int64) {
 	q.all = slices.Insert(q.all, i+1, rest)
 }
 
-// split takes so much from the end of the piece that takes longest that both lanes are done at the same time, if that is sooner by more than it
-// costs: what the other one's server has under way behind the piece's new end is not taken, and its connection is of no use any more.
+// split cuts the piece that takes longest so that both lanes finish at the same time, if the gain exceeds the cost: data in flight beyond
+// the piece's new end is discarded, and the other lane's connection cannot be reused.
 func (q *pieces) split(d *demand) *piece {
 	best, gain, size := -1, 0.0, int64(0)
 	trip, mine := d.path.Trip.Seconds(), max(d.rate, d.fair()/2)
 	for i, p := range q.all {
 		its := max(p.rate, d.fair()/8)
 		alone := float64(p.end-p.missing()) / its
-		part := (alone - trip) * its * mine / (its + mine) // trip: until the first byte of it is here
+		part := (alone - trip) * its * mine / (its + mine) // trip: until its first byte arrives
 		sooner := alone - trip - part/mine
 		if cost := trip * its / max(its, d.path.Rate); part >= leastPiece && sooner-cost > gain {
 			best, gain, size = i, sooner-cost, int64(part)
@@ -156,7 +156,7 @@ func (q *pieces) split(d *demand) *piece {
 	return rest
 }
 
-// incomplete is how many pieces have bytes that have not come.
+// incomplete returns the number of pieces with missing bytes.
 func (q *pieces) incomplete() int {
 	n := 0
 	for _, p := range q.all {
@@ -167,7 +167,7 @@ func (q *pieces) incomplete() int {
 	return n
 }
 
-// early tells whether a piece is so far ahead that its next byte has to wait; hole is whether nobody is at what it waits for.
+// early reports whether a piece is too far ahead to request its next byte; hole: no lane fetches what it waits for.
 func (q *pieces) early(p *piece) (early, hole bool) {
 	if p.missing() < q.at+q.window {
 		return false, false
@@ -191,7 +191,7 @@ func (q *pieces) copy(b []byte) int {
 	return 0
 }
 
-// kept is how many bytes are there that have not been read.
+// kept returns the number of unread bytes in memory.
 func (q *pieces) kept() (n int64) {
 	for _, p := range q.all {
 		for _, b := range p.blocks {

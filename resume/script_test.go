@@ -176,7 +176,7 @@ func (c *exchange) reset() bool {
 }
 
 // right answers as it should.
-func right(c *exchange) bool {
+func valid(c *exchange) bool {
 	_, err := c.Write(c.begin())
 	return err == nil
 }

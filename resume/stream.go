@@ -16,23 +16,23 @@ import (
 	"baton/resume/retry"
 )
 
-// Stream is the bytes of a file in order. One goroutine may read it.
+// Stream returns the bytes of a file in order. One goroutine may read it.
 type Stream struct {
-	// Header is that of the first answer that was taken, without what is of that connection or that part alone: later ones lack most of
-	// it (RFC 9110, section 15.3.7).
+	// Header is that of the first response, without fields of that connection or part: later responses lack most of it (RFC 9110, section
+	// 15.3.7).
 	Header http.Header
 
-	// Restart is called when all bytes that were read are of no use any more, as the file is another one now; reading begins
-	// again at its first byte then. While it is nil, or if it fails, that is an error of Read.
+	// Restart is called when the file has changed and all bytes read so far must be discarded; reading then starts over at its first byte.
+	// If it is nil, or fails, Read returns an error.
 	Restart func() error
 
 	ctx      context.Context
 	stop     context.CancelFunc
 	options  *Options
 	fields   http.Header
-	sources  []*url.URL // where to ask now
+	sources  []*url.URL // current URLs
 	given    []*url.URL
-	at       int // index of the source
+	at       int // index of the current source
 	have     part.Have
 	tail     tail
 	schedule *retry.Schedule
@@ -41,15 +41,15 @@ type Stream struct {
 	lane     *lane
 	content  *content
 	wide     *wide
-	narrow   bool      // no more connections than one, as it did not work
-	looked   time.Time // whether a second one pays
-	ranges   bool      // a server has answered with a part, or says that it would
-	reread   int64     // bytes that were there already and come again, as a server has no ranges
+	narrow   bool      // only one connection, because more did not work
+	looked   time.Time // when a second connection was last considered
+	ranges   bool      // a server has answered with a part, or announces ranges
+	reread   int64     // existing bytes received again because the server does not support ranges
 	err      error
 }
 
-// Open asks for a file until there is an answer whose content can be taken, or nothing more to try; the error is an [*Error] then. The
-// stream has to be closed.
+// Open requests a file until there is a usable response, or nothing more to try; the error is then an [*Error]. The caller closes the
+// stream.
 func (c *Client) Open(ctx context.Context, r Request) (*Stream, error) {
 	s, err := c.prepare(ctx, r)
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *Client) prepare(ctx context.Context, r Request) (*Stream, error) {
 	s := &Stream{
 		options: &c.options, fields: r.Header, sources: sources, given: append([]*url.URL(nil), sources...), have: have,
 		tail: tail{keep: have.Overlap}, schedule: retry.New(c.options.Retry, len(sources), rand.Float64),
-		lane: newLane(c.options.Base, new(turns), 0),
+		lane: newLane(c.options.Base, new(rotation), 0),
 	}
 	s.ledger.events = c.options.Events
 	s.tail.add(r.Tail)
@@ -81,13 +81,13 @@ func (c *Client) prepare(ctx context.Context, r Request) (*Stream, error) {
 	return s, nil
 }
 
-// Have is what there is, and what is known of the file.
+// Have returns the state of the file.
 func (s *Stream) Have() part.Have { return s.have }
 
-// Account is what the download has cost so far.
+// Account returns the cost so far.
 func (s *Stream) Account() Account { return s.ledger.copy() }
 
-// Close ends the download where it is.
+// Close ends the download.
 func (s *Stream) Close() error {
 	s.stop()
 	s.leave(false)
@@ -98,7 +98,7 @@ func (s *Stream) Close() error {
 	return nil
 }
 
-// Read gives the next bytes. After the last one it is io.EOF; other errors are an [*Error], and stay.
+// Read returns the next bytes. After the last one it returns io.EOF; other errors are an [*Error], and permanent.
 func (s *Stream) Read(p []byte) (int, error) {
 	if s.limit != nil {
 		p = p[:min(len(p), s.limit.Burst())]
@@ -125,7 +125,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 	return 0, s.err
 }
 
-// read is one step; without bytes and error there is a next one.
+// read is one step; if it returns neither bytes nor an error, there is a next one.
 func (s *Stream) read(p []byte) (int, error) {
 	switch {
 	case s.wide != nil:
@@ -164,7 +164,7 @@ func (s *Stream) read(p []byte) (int, error) {
 	return 0, s.broke(asError(err))
 }
 
-// ended is where content came to its end. Less than was asked for is not a fault, if it is not next to nothing.
+// ended handles the end of content. Less than requested is no fault, unless it is almost nothing.
 func (s *Stream) ended() error {
 	c := s.content
 	if c.left < 0 {
@@ -180,7 +180,7 @@ func (s *Stream) ended() error {
 func (s *Stream) broke(fault *Error) error {
 	c := s.content
 	s.leave(fault.broke())
-	s.lane.turns.blame(fault.Server)
+	s.lane.rotation.blame(fault.Server)
 	s.lane.renew()
 	switch {
 	case fault.Kind == Canceled:
@@ -206,7 +206,7 @@ func (s *Stream) leave(broke bool) {
 	s.content = nil
 }
 
-// open finds an answer whose content can be taken.
+// open finds a usable response.
 func (s *Stream) open() error {
 	for s.content == nil {
 		if s.have.Done() && s.have.Offset > s.have.From {
@@ -233,11 +233,11 @@ func (s *Stream) open() error {
 		case fault.Kind == Output:
 			return fault
 		}
-		s.lane.turns.blame(fault.Server)
-		s.lane.renew() // another of its addresses may do better
+		s.lane.rotation.blame(fault.Server)
+		s.lane.renew() // another of its addresses may work better
 		s.ledger.add(func(a *Account) { a.Failures++ })
 		s.ledger.event(Broke{Error: fault, Why: fault.Err.Error(), Kind: fault.Kind, Server: fault.Server, Offset: s.have.Offset})
-		s.sources[s.at] = s.given[s.at] // where a redirect led may be gone
+		s.sources[s.at] = s.given[s.at] // the target of a redirect may be gone
 		stage := fault.stage()
 		if stage == retry.Body {
 			stage = retry.Head
@@ -249,7 +249,7 @@ func (s *Stream) open() error {
 	return nil
 }
 
-// judge does what an answer comes to; done is a file that is complete. The answer is closed unless its content is taken.
+// judge handles a response; done means that the file is complete. It closes the response unless its content is used.
 func (s *Stream) judge(t *try) (fault *Error, after time.Duration, done bool) {
 	v := part.Judge(s.have, t.answer())
 	if v.Action == part.Restart && s.elsewhere() {
@@ -273,7 +273,7 @@ func (s *Stream) judge(t *try) (fault *Error, after time.Duration, done bool) {
 	case part.Restart:
 		if fault := s.restart(v, t.failed(refused(v, t.status))); fault != nil {
 			t.close()
-			return fault, 0, false // another try may find the file that it was
+			return fault, 0, false // another try may find the original file
 		}
 		if v.Body && !s.have.Done() {
 			s.take(t, v)
@@ -287,13 +287,13 @@ func (s *Stream) judge(t *try) (fault *Error, after time.Duration, done bool) {
 		fault.Err = errorString("redirected to " + t.response.Header.Get("Location"))
 	}
 	if s.elsewhere() && fault.Kind == Changed || v.Reason == part.Unsatisfied && s.have.Offset == s.have.From {
-		fault.Kind = Status // this mirror is of no use
+		fault.Kind = Status // this mirror is useless
 	}
 	t.close()
 	return fault, v.After, false
 }
 
-// What may come again where servers have no ranges, or there is no validator: so many times as many bytes as there are.
+// Without ranges or a validator, bytes may be received again: at most this many times the existing bytes.
 const (
 	rereads     = 4
 	leastReread = 1 << 20
@@ -303,7 +303,7 @@ type errorString string
 
 func (e errorString) Error() string { return string(e) }
 
-// sent are the fields of a request: what is between the caller and the host that was named is not for another host that this one has led to.
+// sent returns the fields of a request: fields meant for the named host are not sent to another host after a redirect.
 func (s *Stream) sent() http.Header {
 	given, now := s.given[s.at], s.sources[s.at]
 	if strings.EqualFold(given.Hostname(), now.Hostname()) && (given.Scheme == now.Scheme || now.Scheme == "https") {
@@ -316,12 +316,12 @@ func (s *Stream) sent() http.Header {
 	return fields
 }
 
-// elsewhere tells whether there are other mirrors, that may still have the file that this one has not.
+// elsewhere reports whether there are other mirrors that may still have the original file.
 func (s *Stream) elsewhere() bool {
 	return len(s.sources) > 1 && s.have.Offset > s.have.From && s.schedule.Others(s.at)
 }
 
-// take begins with the content of an answer.
+// take starts using the content of a response.
 func (s *Stream) take(t *try, v part.Verdict) {
 	s.accept(t, v)
 	s.content = newContent(t, v, s.tail.bytes)
@@ -346,7 +346,7 @@ func (s *Stream) name(t *try) string {
 	return name[:min(len(name), 100)]
 }
 
-// accept notes the fields of the first answer, and where it came from.
+// accept records the fields of the first response, and its origin.
 func (s *Stream) accept(t *try, v part.Verdict) {
 	if s.Header == nil || v.Action == part.Restart || v.Have.Offset == v.Have.From {
 		s.Header = t.response.Header.Clone()
@@ -359,7 +359,7 @@ func (s *Stream) accept(t *try, v part.Verdict) {
 	}
 }
 
-// restart throws away what there is. The fault is why, and the error if that cannot be done.
+// restart discards everything. The fault is the reason, and the error if that is impossible.
 func (s *Stream) restart(v part.Verdict, fault *Error) *Error {
 	kept := s.have.Offset - s.have.From
 	restarts := s.ledger.copy().Restarts
@@ -382,7 +382,7 @@ func (s *Stream) restart(v part.Verdict, fault *Error) *Error {
 	return nil
 }
 
-// again waits as the schedule says, or is the error that ends the download.
+// again waits as scheduled, or returns the error that ends the download.
 func (s *Stream) again(fault *Error, f retry.Failure) error {
 	s.ledger.mu.Lock()
 	d := s.schedule.Failed(time.Now(), f)
@@ -407,7 +407,7 @@ func (s *Stream) wait(d time.Duration) error {
 	return nil
 }
 
-// pause is false if it was cut short.
+// pause returns false if it was interrupted.
 func pause(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

@@ -10,38 +10,38 @@ import (
 	"baton/resume/part"
 )
 
-// Transport is an [http.RoundTripper] whose answers go on after breaks, for programs that have an [http.Client]: when a connection
-// breaks within the content of an answer, reading its body goes on with what another connection brings, byte for byte.
+// Transport is an [http.RoundTripper] whose response bodies resume after breaks, for programs with an [http.Client]: when a connection
+// breaks within the content, reading the body continues over another connection, byte for byte.
 //
-// That is so for a GET without Range and conditions that is answered by a 200 with a strong validator. Everything else is as it is
-// with Options.Base. An answer that cannot be gone on with ends with the error of the break, or an [*Error].
+// This applies to a GET without Range and conditions that is answered by a 200 with a strong validator. Everything else passes unchanged
+// through Options.Base. A body that cannot be resumed ends with the error of the break, or an [*Error].
 //
-// Redirects are the http.Client's, and answers in a content coding are passed on as they are: unless the request has an Accept-Encoding
-// none is asked for.
+// The http.Client handles redirects. Responses with a content coding are passed unchanged: without an Accept-Encoding in the request none
+// is requested.
 type Transport struct {
-	options Options
-	turns   turns
-	mu      sync.Mutex
-	idle    []place // the one that was used last at the end
+	options  Options
+	rotation rotation
+	mu       sync.Mutex
+	idle     []place // the most recently used one is last
 }
 
-// place is a lane whose last request was for a host.
+// place is a lane with the host of its last request.
 type place struct {
 	lane *lane
 	host string
 }
 
-// idleLanes are kept at most, with a connection each.
+// idleLanes is the most idle lanes, with a connection each.
 const idleLanes = 64
 
-// NewTransport takes a copy of the options, of which Restarts, Redirects, Final and Overlap are of no meaning here.
+// NewTransport copies the options. Restarts, Redirects, Final and Overlap have no effect here.
 func NewTransport(o Options) *Transport {
 	o = o.withDefaults()
 	o.Redirects, o.Final, o.Overlap, o.Restarts = 0, false, 0, -1
 	return &Transport{options: o}
 }
 
-// RoundTrip is that of http.RoundTripper.
+// RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	l := t.lane(r.URL)
 	if !resumable(r) {
@@ -50,7 +50,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			t.leave(l, r.URL)
 			return nil, err
 		}
-		if body, ok := response.Body.(io.ReadWriteCloser); ok { // after 101
+		if body, ok := response.Body.(io.ReadWriteCloser); ok { // after a 101
 			response.Body = &upgraded{body, func() { t.leave(l, r.URL) }}
 		} else {
 			response.Body = &returned{ReadCloser: response.Body, leave: func() { t.leave(l, r.URL) }}
@@ -69,7 +69,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		t.leave(l, r.URL)
 		return nil, fault
 	}
-	whole := *first.response // whose body is another one
+	whole := *first.response // with another body
 	response := &whole
 	response.Request = r
 	v := part.Judge(have, first.answer())
@@ -81,10 +81,10 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// stream goes on with the first answer.
+// stream continues the first response.
 func (t *Transport) stream(ctx context.Context, cancel context.CancelFunc, r *http.Request, l *lane, first *try, fields http.Header, v part.Verdict) io.ReadCloser {
 	c := &Client{t.options}
-	// The URL has been asked for already: it is one that can be.
+	// The URL was requested before, so it is valid.
 	s, err := c.prepare(ctx, Request{URLs: []string{r.URL.String()}, Header: fields})
 	if err != nil {
 		return first.response.Body
@@ -92,21 +92,21 @@ func (t *Transport) stream(ctx context.Context, cancel context.CancelFunc, r *ht
 	s.lane.close()
 	s.lane = l
 	stop := s.stop
-	s.stop = func() { // the first answer is older than the stream
+	s.stop = func() { // the first response is older than the stream
 		stop()
 		cancel()
 	}
 	s.take(first, v)
 	return &body{Stream: s, leave: func(whole bool) {
 		if !whole {
-			s.lane.renew() // what is still on its way is of no use
+			s.lane.renew() // data in flight is useless
 		}
 		cancel()
 		t.leave(s.lane, r.URL)
 	}}
 }
 
-// resumable tells whether a request is one whose answer can be gone on with.
+// resumable reports whether a request's response can be resumed.
 func resumable(r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != "" || r.Body != nil && r.Body != http.NoBody {
 		return false
@@ -119,7 +119,7 @@ func resumable(r *http.Request) bool {
 	return true
 }
 
-// lane finds one whose last request was for the same host, or makes one.
+// lane returns one whose last request was to the same host, or a new one.
 func (t *Transport) lane(u *url.URL) *lane {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,7 +129,7 @@ func (t *Transport) lane(u *url.URL) *lane {
 			return p.lane
 		}
 	}
-	return newLane(t.options.Base, &t.turns, 0)
+	return newLane(t.options.Base, &t.rotation, 0)
 }
 
 func (t *Transport) leave(l *lane, u *url.URL) {
@@ -142,7 +142,7 @@ func (t *Transport) leave(l *lane, u *url.URL) {
 	}
 }
 
-// CloseIdleConnections is called by the http.Client's.
+// CloseIdleConnections is called by http.Client.
 func (t *Transport) CloseIdleConnections() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,7 +152,7 @@ func (t *Transport) CloseIdleConnections() {
 	t.idle = nil
 }
 
-// returned is a body that gives its lane back when it is closed.
+// returned is a body that returns its lane when it is closed.
 type returned struct {
 	io.ReadCloser
 	once  sync.Once
@@ -165,7 +165,7 @@ func (b *returned) Close() error {
 	return err
 }
 
-// upgraded is a connection that speaks something else now.
+// upgraded is a connection that has switched protocols.
 type upgraded struct {
 	io.ReadWriteCloser
 	leave func()
@@ -177,7 +177,7 @@ func (b *upgraded) Close() error {
 	return err
 }
 
-// body is a stream as a body: it may be closed while it is read.
+// body is a stream as a body, which may be closed during a read.
 type body struct {
 	*Stream
 	reading sync.Mutex

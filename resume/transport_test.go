@@ -38,7 +38,7 @@ func TestTransport(t *testing.T) {
 	client := func(o resume.Options) *http.Client { return &http.Client{Transport: resume.NewTransport(o)} }
 
 	t.Run("goes on after breaks", func(t *testing.T) {
-		server := newOrigin(t, file, resetAfter(100_000), resetAfter(100_000), right)
+		server := newOrigin(t, file, resetAfter(100_000), resetAfter(100_000), valid)
 		response, b, err := read(t, client(quick()), ask(t, server.url, "X-Mine", "yes"))
 		if err != nil || response.StatusCode != 200 || response.ContentLength != 300_000 || response.Header.Get("Etag") != `"one"` {
 			t.Fatalf("%v, %v, length %d", err, response.Header, response.ContentLength)
@@ -51,7 +51,7 @@ func TestTransport(t *testing.T) {
 		}
 	})
 	t.Run("uses connections again", func(t *testing.T) {
-		server := newOrigin(t, file, right)
+		server := newOrigin(t, file, valid)
 		c := client(quick())
 		for range 3 {
 			_, b, err := read(t, c, ask(t, server.url))
@@ -76,9 +76,9 @@ func TestTransport(t *testing.T) {
 		want   int
 		asked  int
 	}{
-		{"a range", []string{"Range", "bytes=0-199999"}, `"one"`, []act{resetAfter(50_000), right}, true, 206, 1},
-		{"a condition", []string{"If-None-Match", `"x"`}, `"one"`, []act{resetAfter(50_000), right}, true, 200, 1},
-		{"a weak validator", nil, `W/"one"`, []act{resetAfter(50_000), right}, true, 200, 1},
+		{"a range", []string{"Range", "bytes=0-199999"}, `"one"`, []act{resetAfter(50_000), valid}, true, 206, 1},
+		{"a condition", []string{"If-None-Match", `"x"`}, `"one"`, []act{resetAfter(50_000), valid}, true, 200, 1},
+		{"a weak validator", nil, `W/"one"`, []act{resetAfter(50_000), valid}, true, 200, 1},
 		{"an error", nil, `"one"`, []act{answer(404, []byte("no"))}, false, 404, 1},
 		{"a server that is overloaded", nil, `"one"`, []act{answer(503, nil, "Retry-After: 1")}, false, 503, 1},
 	} {
@@ -91,7 +91,7 @@ func TestTransport(t *testing.T) {
 		})
 	}
 	t.Run("redirects are the client's", func(t *testing.T) {
-		server := newOrigin(t, file, answer(302, nil, "Location: /other"), resetAfter(100_000), right)
+		server := newOrigin(t, file, answer(302, nil, "Location: /other"), resetAfter(100_000), valid)
 		response, b, err := read(t, client(quick()), ask(t, server.url))
 		if err != nil || response.Request.URL.Path != "/other" {
 			t.Fatalf("%v at %s", err, response.Request.URL)
@@ -102,7 +102,7 @@ func TestTransport(t *testing.T) {
 		}
 	})
 	t.Run("another file", func(t *testing.T) {
-		server := newOrigin(t, file, resetAfter(100_000), func(c *exchange) bool { c.o.etag = `"two"`; return right(c) })
+		server := newOrigin(t, file, resetAfter(100_000), func(c *exchange) bool { c.o.etag = `"two"`; return valid(c) })
 		_, b, err := read(t, client(quick()), ask(t, server.url))
 		var fault *resume.Error
 		if !errors.As(err, &fault) || fault.Kind != resume.Changed || !bytes.Equal(b, file[:len(b)]) {
@@ -143,7 +143,7 @@ func TestTransport(t *testing.T) {
 		}
 	})
 	t.Run("many at once", func(t *testing.T) {
-		server := newOrigin(t, file, resetAfter(100_000), resetAfter(50_000), right)
+		server := newOrigin(t, file, resetAfter(100_000), resetAfter(50_000), valid)
 		c := client(quick())
 		var all sync.WaitGroup
 		for range 20 {

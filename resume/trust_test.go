@@ -33,7 +33,7 @@ func TestTruncatedTLS(t *testing.T) {
 				}
 				io.Copy(io.Discard, c.raw)
 				return false
-			}, right}})
+			}, valid}})
 			got := download(t, quick(), resume.Request{URLs: []string{server.url}}, false)
 			if got.err != nil {
 				t.Fatal(got.err)
@@ -49,7 +49,7 @@ func TestTruncatedTLS(t *testing.T) {
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	file := body(1, 100_000)
-	other := newOrigin(t, file, resetAfter(50_000), right)
+	other := newOrigin(t, file, resetAfter(50_000), valid)
 	there := strings.Replace(other.url, "127.0.0.1", "localhost", 1)
 	first := newOrigin(t, file, answer(302, nil, "Location: "+there))
 	o := quick()
@@ -76,7 +76,7 @@ func TestCertificateChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	roots.AddCert(leaf)
-	server := startOrigin(t, &origin{t: t, secure: true, file: file, etag: `"one"`, script: []act{resetAfter(50_000), right}})
+	server := startOrigin(t, &origin{t: t, secure: true, file: file, etag: `"one"`, script: []act{resetAfter(50_000), valid}})
 	o := quick()
 	shakes := 0
 	o.Base.TLSClientConfig = &tls.Config{RootCAs: roots, VerifyConnection: func(tls.ConnectionState) error {
@@ -97,7 +97,7 @@ func TestDigestOfRange(t *testing.T) {
 	file := body(1, 100_000)
 	sum := sha256.Sum256(file[1000:])
 	for _, known := range []bool{true, false} {
-		server := newOrigin(t, file, resetAfter(50_000), right)
+		server := newOrigin(t, file, resetAfter(50_000), valid)
 		want := bytes.Clone(sum[:])
 		if !known {
 			want[0]++

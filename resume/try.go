@@ -14,16 +14,16 @@ import (
 	"baton/resume/part"
 )
 
-// try is one request on a lane, and its answer.
+// try is one request on a lane, with its response.
 type try struct {
 	url     *url.URL
 	lane    *lane
 	began   time.Time
 	cancel  context.CancelCauseFunc
-	watch   *time.Timer // cancels; runs while something is waited for
+	watch   *time.Timer // cancels; runs while waiting
 	options *Options
 
-	// What the trace has seen, of the last of several redirects.
+	// What the trace has seen, of the last redirect.
 	connected bool
 	reused    bool
 	address   string
@@ -32,14 +32,14 @@ type try struct {
 	first     time.Duration
 
 	mu    sync.Mutex
-	dials map[string]time.Time     // begins of handshakes, by address: there may be several at a time
-	took  map[string]time.Duration // those that came to their end
+	dials map[string]time.Time     // starts of handshakes, by address: several may run at a time
+	took  map[string]time.Duration // completed ones
 
 	response *http.Response
 	status   int
 }
 
-// ask sends a request for what is missing and waits for the head of the answer. The try has to be closed, unless there is an error.
+// ask requests the missing part, and waits for the head of the response. The caller closes the try, unless there is an error.
 func (l *lane) ask(ctx context.Context, o *Options, u *url.URL, fields http.Header, have *part.Have) (*try, *Error) {
 	t := &try{url: u, lane: l, began: time.Now(), options: o, dials: make(map[string]time.Time), took: make(map[string]time.Duration)}
 	ctx, t.cancel = context.WithCancelCause(ctx)
@@ -70,7 +70,7 @@ func (l *lane) ask(ctx context.Context, o *Options, u *url.URL, fields http.Head
 		}
 		var wrapped *url.Error
 		if errors.As(err, &wrapped) {
-			err = wrapped.Err // which repeats the URL
+			err = wrapped.Err // it repeats the URL
 		}
 		kind := classify(err, t.connected)
 		t.close()
@@ -81,7 +81,7 @@ func (l *lane) ask(ctx context.Context, o *Options, u *url.URL, fields http.Head
 	return t, nil
 }
 
-// headTime is how long a head may take with the handshakes before it, beyond what the transport bounds: a server that stalls there.
+// headTime bounds the time for a head including handshakes, beyond the transport's timeouts: for a server that stalls there.
 func headTime(o *Options) time.Duration {
 	bound := 2 * o.Stall
 	if d := o.Base.TLSHandshakeTimeout; d > 0 {
@@ -126,7 +126,7 @@ func (t *try) trace() *httptrace.ClientTrace {
 	}
 }
 
-// trip is the shortest round trip that was seen.
+// trip returns the shortest round trip seen.
 func (t *try) trip() time.Duration {
 	if c := underneath(t.net); c != nil {
 		if trip := c.trip(); trip > 0 {
@@ -140,18 +140,18 @@ func (t *try) failed(kind Kind, err error) *Error {
 	return &Error{Kind: kind, URL: t.url.String(), Server: t.address, Status: t.status, Err: err}
 }
 
-// answer is the head, as package part judges it.
+// answer converts the head for package part.
 func (t *try) answer() part.Answer {
 	return part.Answer{Status: t.status, Header: t.response.Header, Length: t.response.ContentLength}
 }
 
-// closes tells whether the content ends with the connection.
+// closes reports whether the content ends with the connection.
 func (t *try) closes() bool {
 	r := t.response
 	return r.ProtoMajor == 1 && r.ContentLength < 0 && len(r.TransferEncoding) == 0
 }
 
-// close ends the try. A connection whose content was not read to its end is closed with it, but for HTTP/2, where it is the lane's to renew.
+// close ends the try. It closes a connection whose content was not read completely; for HTTP/2 the lane does that in renew.
 func (t *try) close() {
 	t.watch.Stop()
 	t.cancel(context.Canceled)

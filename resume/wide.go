@@ -14,45 +14,44 @@ import (
 	"baton/resume/width"
 )
 
-// errNarrow ends a wide part of a download: what is missing is for one connection again.
+// errNarrow ends the wide part of a download: a single connection fetches the rest.
 var errNarrow = errors.New("one connection is enough")
 
-// wide is a download over several connections at a time, each at another piece of the file. Its bytes come in order.
+// wide is a download over several connections at a time, each fetching another piece of the file. The bytes are returned in order.
 //
-// A connection that breaks leaves the rest of its piece as a hole, which is the next thing that anybody is asked for: no byte comes
-// twice, but for what the end of the file costs, and that is bounded by Options.Waste. What is there ahead of a hole waits in memory, up
-// to Options.Window.
+// A connection that breaks leaves the rest of its piece as a hole, which is fetched next. No byte is received twice, except at the end of
+// the file, where Options.Waste bounds the cost. Bytes ahead of a hole wait in memory, up to Options.Window.
 type wide struct {
 	s        *Stream
 	ctx      context.Context
 	stop     context.CancelFunc
-	have     part.Have // of the stream, when it began; not changed
-	least    int       // lanes, as long as the servers bear it
+	have     part.Have // of the stream at the start; not changed
+	least    int       // least number of lanes, if the servers accept it
 	mu       sync.Mutex
-	changed  chan struct{} // closed and made anew when something has changed
+	changed  chan struct{} // closed and replaced at each change
 	pieces   pieces
 	spacing  width.Spacing
 	lanes    []*lane // running
-	most     int     // lanes, as far as the servers bear it
-	hurt     bool    // a lane has ended because of what a server did, or because of what it cost
+	most     int     // most lanes, as far as the servers accept them
+	hurt     bool    // a lane ended because of a server, or because of its cost
 	ids      int
-	free     bool      // what connections have under way is not bounded any more
-	draining bool      // no lane is added yet: the path's queue is to be empty when a second one begins
-	until    time.Time // it is empty, or never will be
-	last     *lane     // that ran last
+	free     bool      // windows are not bounded any more
+	draining bool      // do not add lanes yet: the path's queue should be empty when a second one starts
+	until    time.Time // when draining ends at the latest
+	last     *lane     // the last one to run
 	fatal    *Error
 	over     chan struct{} // closed when no lane is left
 	running  sync.WaitGroup
 }
 
-// divisible tells whether several connections may be at what is missing.
+// divisible reports whether several connections can share the missing part.
 func (s *Stream) divisible() bool {
 	h := &s.have
 	return !s.narrow && s.ranges && s.limit == nil && h.Offset > h.From && h.Validator.Strong() && s.options.Lanes >= 2 &&
 		h.End()-h.Offset >= 4*leastPiece
 }
 
-// widen begins a wide part after a break, if one is worth it.
+// widen starts a wide part after a break, if that is worth it.
 func (s *Stream) widen() bool {
 	if !s.divisible() || s.ledger.path().Lanes(s.options.Lanes) < 2 {
 		return false
@@ -63,15 +62,15 @@ func (s *Stream) widen() bool {
 	return true
 }
 
-// Before a second connection is begun where nothing has broken, the first one has had so long: its slow start is over then.
+// How long the first connection runs before a second one is started without a break: then its slow start is over.
 const (
 	settledTrips = 10
 	settledTime  = time.Second
-	drainTrips   = 20 // at most, in which the first one's window becomes smaller, before the second one begins
+	drainTrips   = 20 // most round trips in which the first one's window shrinks before the second one starts
 )
 
-// ahead begins a wide part before anything has broken, if a break would cost much of what is left: a second connection gets the
-// second half, a little less than what is left to the one that runs. Both come to their ends at the same time, or the second one helps.
+// ahead starts a wide part before anything has broken, if a break would cost much of the rest: a second connection gets the second half,
+// slightly less than the first one has left. Both finish at the same time, or the second one helps.
 func (s *Stream) ahead() bool {
 	c, now := s.content, time.Now()
 	if now.Sub(s.looked) < 100*time.Millisecond {
@@ -96,7 +95,7 @@ func (s *Stream) ahead() bool {
 	return true
 }
 
-// begin makes a wide part that has no lane yet.
+// begin creates a wide part without lanes.
 func (s *Stream) begin(least int) *wide {
 	w := &wide{s: s, have: s.have, least: least, changed: make(chan struct{}), over: make(chan struct{}), most: s.options.Lanes, ids: s.lane.id + 1,
 		pieces: pieces{at: s.have.Offset, end: s.have.End(), window: s.options.Window}}
@@ -107,7 +106,7 @@ func (s *Stream) begin(least int) *wide {
 	return w
 }
 
-// start runs the stream's lane, which may be within a content already, and others beside it when they are wanted.
+// start runs the stream's lane, which may be within content already, and more if they are desired.
 func (w *wide) start(c *content, p *piece) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -116,7 +115,7 @@ func (w *wide) start(c *content, p *piece) {
 	go w.tend()
 }
 
-// wanted is how many lanes there should be.
+// wanted returns the desired number of lanes.
 func (w *wide) wanted(path *width.Path) int {
 	return min(max(path.Lanes(w.s.options.Lanes), w.least), w.most)
 }
@@ -133,14 +132,14 @@ func (w *wide) add(l *lane, c *content, p *piece) {
 	w.s.ledger.event(Width{Lanes: count, Life: life})
 }
 
-// tend adds lanes one after the other, so that they are at different points of their lives, and shares the path among them.
+// tend adds lanes one after the other, so that their lives are out of phase, and divides the path among them.
 func (w *wide) tend() {
 	defer w.running.Done()
 	for {
 		path := w.s.ledger.path()
 		w.mu.Lock()
 		if w.short(&path) && w.spacing.Free(time.Now(), path.Gap(w.wanted(&path))) {
-			w.add(newLane(w.s.options.Base, w.s.lane.turns, w.ids), nil, nil)
+			w.add(newLane(w.s.options.Base, w.s.lane.rotation, w.ids), nil, nil)
 			w.ids++
 		}
 		w.balance(&path)
@@ -153,10 +152,9 @@ func (w *wide) tend() {
 	}
 }
 
-// balance bounds what each connection may have under way. The lock is held.
+// balance bounds how much each connection may have in flight. The lock is held.
 //
-// Where nothing breaks, and the rate falls nevertheless, others have come to the path: they would take more and more of it from connections that
-// are content with what they have seen.
+// If nothing breaks but the rate falls, others use the path: they would take more and more of it from bounded connections.
 func (w *wide) balance(path *width.Path) {
 	w.free = w.free || path.Pressed
 	now := time.Now()
@@ -187,26 +185,26 @@ func (w *wide) balance(path *width.Path) {
 	w.draining = w.draining && running > 0 && now.Before(w.until) && w.s.lane.window() > int(running)*11/10
 }
 
-// short tells whether a lane more is wanted, and there is something for it to do. The lock is held.
+// short reports whether another lane is desired, and there is work for it. The lock is held.
 func (w *wide) short(path *width.Path) bool {
 	n := len(w.lanes)
 	return n > 0 && !w.draining && n < w.wanted(path) && (w.pieces.next < w.pieces.end || n < w.pieces.incomplete())
 }
 
-// note wakes whoever waits for something to change. The lock is held.
+// note wakes all who wait for a change. The lock is held.
 func (w *wide) note() {
 	close(w.changed)
 	w.changed = make(chan struct{})
 }
 
-// run gets one piece after the other until there is none left for it.
+// run fetches one piece after the other until there is no more work.
 func (w *wide) run(l *lane, c *content, p *piece) {
 	defer w.running.Done()
-	if c != nil { // it was asked for before there was a wide part, and ends with it
+	if c != nil { // it was requested before the wide part, and ends with it
 		cancel := c.cancel
 		defer context.AfterFunc(w.ctx, func() { cancel(context.Canceled) })()
 	}
-	for idle := 0; ; c, p = nil, nil { // tries in a row without bytes
+	for idle := 0; ; c, p = nil, nil { // consecutive tries without bytes
 		if p == nil {
 			if p = w.take(l); p == nil {
 				return
@@ -243,7 +241,7 @@ func (w *wide) run(l *lane, c *content, p *piece) {
 	}
 }
 
-// follow is how long a lane waits after a break.
+// follow returns how long a lane waits after a break.
 func (w *wide) follow(l *lane, got int64) time.Duration {
 	path := w.s.ledger.path()
 	now := time.Now()
@@ -259,7 +257,7 @@ func (w *wide) follow(l *lane, got int64) time.Duration {
 	return wait + w.s.schedule.Failed(now, retry.Failure{Stage: retry.Body, Source: w.s.at, Bytes: got}).Wait
 }
 
-// leave ends a lane. hurt: it is not wanted any more by the servers, and neither is another in its place.
+// leave ends a lane. hurt: the servers do not accept it, and it is not replaced.
 func (w *wide) leave(l *lane, hurt bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -271,7 +269,7 @@ func (w *wide) leave(l *lane, hurt bool) {
 	w.note()
 }
 
-// drop takes a lane off the list. The lock is held.
+// drop removes a lane from the list. The lock is held.
 func (w *wide) drop(l *lane) {
 	for i, other := range w.lanes {
 		if other == l {
@@ -289,7 +287,7 @@ func (w *wide) drop(l *lane) {
 	w.s.ledger.event(Width{Lanes: len(w.lanes), Life: w.s.ledger.path().Life})
 }
 
-// take finds a piece for a lane. nil ends the lane, which is off the list then.
+// take finds a piece for a lane. nil ends the lane, which is then off the list.
 func (w *wide) take(l *lane) *piece {
 	for {
 		path := w.s.ledger.path()
@@ -323,8 +321,8 @@ func (w *wide) take(l *lane) *piece {
 	}
 }
 
-// crowded tells whether there are too many lanes. Half as many again as are wanted are not: what is known of lives goes up and down, and a lane that
-// ends is one more to begin later. The lock is held.
+// crowded reports whether there are too many lanes. Half more than desired are acceptable: estimates of lives vary, and a lane that ends
+// has to be started again later. The lock is held.
 func (w *wide) crowded(wanted int) bool {
 	if w.most == 1 {
 		return len(w.lanes) > 1
@@ -332,7 +330,7 @@ func (w *wide) crowded(wanted int) bool {
 	return len(w.lanes) > max(wanted, 2)*3/2
 }
 
-// ask sends a request for what is missing of a piece.
+// ask requests the missing part of a piece.
 func (w *wide) ask(l *lane, p *piece) (*content, *Error) {
 	s := w.s
 	h := w.have
@@ -349,7 +347,7 @@ func (w *wide) ask(l *lane, p *piece) (*content, *Error) {
 	if v.Action != part.Append || t.status != http.StatusPartialContent {
 		fault := t.failed(refused(v, t.status))
 		t.close()
-		l.renew() // an answer with all of the file is on its way
+		l.renew() // a response with the whole file is on its way
 		return nil, w.failed(l, fault, h.Offset)
 	}
 	s.ledger.answered(t, s.event(t, v), lanes)
@@ -357,13 +355,13 @@ func (w *wide) ask(l *lane, p *piece) (*content, *Error) {
 }
 
 func (w *wide) failed(l *lane, fault *Error, offset int64) *Error {
-	l.turns.blame(fault.Server)
+	l.rotation.blame(fault.Server)
 	w.s.ledger.add(func(a *Account) { a.Failures++ })
 	w.s.ledger.event(Broke{Error: fault, Why: fault.Err.Error(), Kind: fault.Kind, Server: fault.Server, Lane: l.id, Offset: offset})
 	return fault
 }
 
-// receive takes the content of an answer into a piece. got is how much of it was taken since the connection began to be at this piece.
+// receive reads a response's content into a piece. got counts the bytes since the connection started the piece.
 func (w *wide) receive(l *lane, c *content, p *piece) (got int64, fault *Error) {
 	before := c.taken
 	fault = w.fill(c, p)
@@ -373,19 +371,19 @@ func (w *wide) receive(l *lane, c *content, p *piece) (got int64, fault *Error) 
 	c.close()
 	switch {
 	case fault != nil:
-		l.turns.blame(fault.Server)
+		l.rotation.blame(fault.Server)
 		l.renew()
 		w.mu.Lock()
 		missing := p.missing()
 		w.mu.Unlock()
 		w.s.ledger.event(Broke{Error: fault, Why: fault.Err.Error(), Kind: fault.Kind, Server: fault.Server, Lane: l.id, Bytes: c.taken, Offset: missing})
 	case short:
-		w.s.ledger.spent(l.renew()) // what is still on its way is of no use
+		w.s.ledger.spent(l.renew()) // data in flight is useless
 	}
 	return c.taken - before, fault
 }
 
-// fill takes content up to the piece's end, which may come nearer meanwhile.
+// fill reads content up to the piece's end, which may move closer meanwhile.
 func (w *wide) fill(c *content, p *piece) *Error {
 	b := make([]byte, block)
 	for {
@@ -395,7 +393,7 @@ func (w *wide) fill(c *content, p *piece) *Error {
 		n, err := c.Read(b)
 		w.s.ledger.came(c.try, w.s.name(c.try), int64(n))
 		w.mu.Lock()
-		if over := p.missing() + int64(n) - p.end; over > 0 { // another lane is at those
+		if over := p.missing() + int64(n) - p.end; over > 0 { // another lane fetches those
 			c.missed += over
 			n -= int(over)
 		}
@@ -416,8 +414,8 @@ func (w *wide) fill(c *content, p *piece) *Error {
 	}
 }
 
-// waitWindow waits until the window covers the next byte of a piece. It is false if the lane must give up the piece: no lane fetches the byte
-// that the window waits for, or the download is over.
+// waitWindow waits until the window covers the next byte of a piece. It returns false if the lane must give up the piece: no lane fetches
+// the byte that the window waits for, or the download is over.
 func (w *wide) waitWindow(p *piece) bool {
 	for {
 		w.mu.Lock()
@@ -438,7 +436,7 @@ func (w *wide) waitWindow(p *piece) bool {
 	}
 }
 
-// read gives the next bytes, or waits for them. errNarrow is when no lane is left, and all that has come in order was read.
+// read returns the next bytes, or waits for them. It returns errNarrow when no lane is left and all bytes in order were read.
 func (w *wide) read(p []byte) (int, error) {
 	for {
 		w.mu.Lock()
@@ -463,7 +461,7 @@ func (w *wide) read(p []byte) (int, error) {
 	}
 }
 
-// close ends all lanes and gives the one that ran last. What is there ahead of a hole is wasted.
+// close ends all lanes, and returns the last one to run. Bytes ahead of a hole are wasted.
 func (w *wide) close() *lane {
 	w.stop()
 	w.running.Wait()

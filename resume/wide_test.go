@@ -134,7 +134,7 @@ func TestWideFaults(t *testing.T) {
 	}{
 		{"refused", func(c *exchange) bool { return answer(503, nil)(c) }},
 		{"dropped", func(c *exchange) bool { return c.reset() }},
-		{"whole", func(c *exchange) bool { c.r.Header.Del("Range"); return right(c) }},
+		{"whole", func(c *exchange) bool { c.r.Header.Del("Range"); return valid(c) }},
 		{"a part of another file", func(c *exchange) bool {
 			_, _, partial := c.span()
 			if !partial {
@@ -166,7 +166,7 @@ func TestWideFaults(t *testing.T) {
 			for range 4 {
 				script = append(script, brief, brief, brief, brief, brief, brief, tt.odd)
 			}
-			server := newOrigin(t, file, append(script, right)...)
+			server := newOrigin(t, file, append(script, valid)...)
 			o := far(60 * time.Millisecond)
 			o.Restarts = 10
 			got := download(t, o, resume.Request{URLs: []string{server.url}}, false)

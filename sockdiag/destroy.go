@@ -9,30 +9,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Socket names a connection. Only the one with the cookie is meant (SO_COOKIE), whoever has the addresses by now.
+// Socket identifies a connection. The cookie (SO_COOKIE) excludes later connections with the same addresses.
 type Socket struct {
-	Local, Remote netip.AddrPort // IPv4 in a socket of IPv6 is plain IPv4
-	Ifindex       int            // that it is bound to; 0: none
-	Cookie        uint64         // SO_COOKIE; AnyCookie: whoever has the addresses
+	Local, Remote netip.AddrPort // IPv4 on an IPv6 socket is plain IPv4
+	Ifindex       int            // of the device that it is bound to; 0: none
+	Cookie        uint64         // SO_COOKIE; AnyCookie: any connection with the addresses
 }
 
-// AnyCookie is no socket's own (INET_DIAG_NOCOOKIE): with it whoever has the addresses is meant.
+// AnyCookie (INET_DIAG_NOCOOKIE) matches any connection with the addresses.
 const AnyCookie = 1<<64 - 1
 
-// ErrGone is the error of a connection that is no more.
+// ErrGone says that the connection does not exist any more.
 var ErrGone = errors.New("the connection is gone")
 
-// What linux/sock_diag.h and linux/inet_diag.h have.
+// Constants of linux/sock_diag.h and linux/inet_diag.h.
 const (
 	sockDestroy = 21         // SOCK_DESTROY
 	requestSize = 56         // struct inet_diag_req_v2
-	allStates   = 0xffffffff // more than there are
+	allStates   = 0xffffffff // more than exist
 )
 
-// most is how many requests one message to the kernel holds, so that the answers fit into its smallest receive buffer.
+// most is the number of requests in one message to the kernel: the answers then fit into the smallest receive buffer.
 const most = 64
 
-// Conn asks the kernel, about sockets of the network namespace in which it was opened. It is for one goroutine at a time.
+// Conn queries the kernel about the sockets of the network namespace in which it was opened. It is for one goroutine at a time.
 type Conn struct {
 	fd      int
 	next    uint32 // sequence number
@@ -56,7 +56,7 @@ func Open() (*Conn, error) {
 // Close closes the connection.
 func (c *Conn) Close() error { return unix.Close(c.fd) }
 
-// Destroy ends connections. The errors are in their order: nil, ErrGone or another, EOPNOTSUPP from a kernel that cannot.
+// Destroy ends connections. The errors are in the same order: nil, ErrGone or another; EOPNOTSUPP if the kernel does not support it.
 func (c *Conn) Destroy(sockets []Socket) []error {
 	out := make([]error, len(sockets))
 	for i := 0; i < len(sockets); i += most {
@@ -66,7 +66,7 @@ func (c *Conn) Destroy(sockets []Socket) []error {
 	return out
 }
 
-// errUnanswered stands where no answer has come.
+// errUnanswered is the error of a request without an answer.
 var errUnanswered = errors.New("the kernel has not answered")
 
 func (c *Conn) destroy(sockets []Socket, out []error) {
@@ -84,8 +84,8 @@ func (c *Conn) destroy(sockets []Socket, out []error) {
 	}
 }
 
-// exchange returns when the last is answered. The kernel does one after the other, and only the last wants an answer if it is done: what is
-// not answered by then is done.
+// exchange returns after the answer to the last request. The kernel handles them in order, and only the last one requests an answer on
+// success: the others succeeded if no error has arrived by then.
 func (c *Conn) exchange(sockets []Socket, out []error) error {
 	c.request = c.request[:0]
 	first := c.next
@@ -94,7 +94,7 @@ func (c *Conn) exchange(sockets []Socket, out []error) error {
 		c.next++
 	}
 	if err := unix.Sendto(c.fd, c.request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return fmt.Errorf("ask: %w", err)
+		return fmt.Errorf("send the request: %w", err)
 	}
 	for last := len(sockets) - 1; out[last] == errUnanswered; {
 		n, _, err := unix.Recvfrom(c.fd, c.answer, 0)
@@ -108,7 +108,7 @@ func (c *Conn) exchange(sockets []Socket, out []error) error {
 			}
 			place := a.sequence - first
 			if place >= uint32(len(sockets)) {
-				continue // to a question of before
+				continue // an answer to an earlier request
 			}
 			out[place] = a.err
 		}
@@ -116,7 +116,7 @@ func (c *Conn) exchange(sockets []Socket, out []error) error {
 	return nil
 }
 
-// appendRequest writes a netlink message that asks for a socket's end. ack: an answer is wanted, whatever it is.
+// appendRequest writes a netlink message that destroys a socket. ack requests an answer even on success.
 func appendRequest(b []byte, sequence uint32, s Socket, ack bool) []byte {
 	flags := uint16(unix.NLM_F_REQUEST)
 	if ack {
@@ -125,7 +125,7 @@ func appendRequest(b []byte, sequence uint32, s Socket, ack bool) []byte {
 	return appendSocket(appendHeader(b, requestSize, sockDestroy, flags, sequence), s)
 }
 
-// appendSocket writes a struct inet_diag_req_v2 that names one TCP socket, in whatever state.
+// appendSocket writes a struct inet_diag_req_v2 for one TCP socket in any state.
 func appendSocket(b []byte, s Socket) []byte {
 	family := uint8(unix.AF_INET)
 	if s.Local.Addr().Is6() {
@@ -143,14 +143,14 @@ func appendSocket(b []byte, s Socket) []byte {
 	return order.AppendUint32(b, uint32(s.Cookie>>32))
 }
 
-// appendHeader writes a struct nlmsghdr of a message with a body of that many bytes.
+// appendHeader writes a struct nlmsghdr for a body of that many bytes.
 func appendHeader(b []byte, body int, kind, flags uint16, sequence uint32) []byte {
 	order := binary.NativeEndian
 	b = order.AppendUint32(b, uint32(unix.NLMSG_HDRLEN+body))
 	b = order.AppendUint16(b, kind)
 	b = order.AppendUint16(b, flags)
 	b = order.AppendUint32(b, sequence)
-	return order.AppendUint32(b, 0) // our port: the kernel knows it
+	return order.AppendUint32(b, 0) // our port, which the kernel fills in
 }
 
 func appendAddress(b []byte, a netip.Addr) []byte {
@@ -164,7 +164,7 @@ type answer struct {
 	err      error
 }
 
-// parseAnswer reads a message with a struct nlmsgerr, and returns what is behind it.
+// parseAnswer reads a message with a struct nlmsgerr, and returns the rest.
 func parseAnswer(b []byte) (a answer, rest []byte, err error) {
 	m, rest, err := parseMessage(b)
 	if err != nil {
@@ -187,7 +187,7 @@ type message struct {
 	body        []byte
 }
 
-// parseMessage reads a message, and returns what is behind it.
+// parseMessage reads a message, and returns the rest.
 func parseMessage(b []byte) (m message, rest []byte, err error) {
 	if len(b) < unix.NLMSG_HDRLEN {
 		return m, nil, fmt.Errorf("%d bytes", len(b))
@@ -201,7 +201,7 @@ func parseMessage(b []byte) (m message, rest []byte, err error) {
 	return m, b[min(len(b), int(length+3)&^3):], nil
 }
 
-// parseError reads the number that a struct nlmsgerr and the end of a dump begin with: what the kernel says of the request.
+// parseError reads the error number at the start of a struct nlmsgerr and of the end of a dump.
 func parseError(b []byte) (said, err error) {
 	if len(b) < 4 {
 		return nil, fmt.Errorf("an answer of %d bytes", len(b))

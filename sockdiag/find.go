@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FindTCP returns the socket that a segment from remote to local would come to: one between the two, in whatever state, or else the one that
-// listens there. The error is ErrGone when there is neither. What the kernel has measured is not asked for.
+// FindTCP returns the socket that would receive a segment from remote to local: a connection between the two in any state, or else a
+// listener. The error is ErrGone if there is neither. It does not return the kernel's measurements.
 func (c *Conn) FindTCP(local, remote netip.AddrPort) (TCP, error) {
 	sequence := c.next
 	c.next++
 	c.request = appendHeader(c.request[:0], requestSize, sockDiagByFamily, unix.NLM_F_REQUEST, sequence)
 	c.request = appendSocket(c.request, Socket{Local: local, Remote: remote, Cookie: AnyCookie})
 	if err := unix.Sendto(c.fd, c.request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return TCP{}, fmt.Errorf("find a socket: ask: %w", err)
+		return TCP{}, fmt.Errorf("find a socket: send the request: %w", err)
 	}
 	for {
 		n, _, err := unix.Recvfrom(c.fd, c.answer, 0)
@@ -33,7 +33,7 @@ func (c *Conn) FindTCP(local, remote netip.AddrPort) (TCP, error) {
 	}
 }
 
-// parseFound reads what one read has brought. Not found: those are answers to earlier questions.
+// parseFound parses the result of one read. Not found: it holds only answers to earlier requests.
 func parseFound(b []byte, sequence uint32) (s TCP, found bool, err error) {
 	for len(b) > 0 {
 		var m message
@@ -53,7 +53,7 @@ func parseFound(b []byte, sequence uint32) (s TCP, found bool, err error) {
 				err = said
 			}
 			if err == nil {
-				err = errors.New("the kernel says neither which nor that there is none")
+				err = errors.New("the kernel's answer is empty")
 			}
 			return s, false, err
 		default:

@@ -9,35 +9,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TCP is a TCP socket and what the kernel has measured of it (struct tcp_info). What an older kernel does not tell is zero.
+// TCP is a TCP socket with the kernel's measurements (struct tcp_info). Fields that an older kernel lacks are zero.
 type TCP struct {
 	Socket
 	State State
 	UID   uint32
 
-	RTT, MinRTT                 time.Duration // of what it sends; 0: not known
-	ReceiveRTT                  time.Duration // of what it receives: grows with queues on the way here; 0: not known
+	RTT, MinRTT                 time.Duration // of sent data; 0: unknown
+	ReceiveRTT                  time.Duration // of received data: grows with queues on the path to this host; 0: unknown
 	SendWindow                  uint32        // congestion window, segments
-	MSS                         uint32        // of what it sends, bytes
-	Unacked                     uint32        // segments on their way
-	SegmentsOut, SegmentsIn     uint32        // with those that have no data
+	MSS                         uint32        // for sending, bytes
+	Unacked                     uint32        // segments in flight
+	SegmentsOut, SegmentsIn     uint32        // including those without data
 	DataOut, DataIn             uint32        // segments with data
-	Retransmitted               uint32        // segments sent again, ever
-	OutOfOrder                  uint32        // segments that came before others that were sent earlier
-	BytesSent, BytesAcked       uint64        // sent: with what was sent again
+	Retransmitted               uint32        // segments, in total
+	OutOfOrder                  uint32        // received segments
+	BytesSent, BytesAcked       uint64        // sent: including retransmissions
 	BytesReceived               uint64        // in order
-	DeliveryRate                uint64        // bytes per second, of the newest measure
-	ApplicationLimited          bool          // that measure is: there was no more to send
-	Busy, ReceiverLimited       time.Duration // for how long it had something to send; how much of it the receiver's window was full
-	BufferLimited               time.Duration // how much of it the send buffer was too small
-	SinceReceived               time.Duration // since the last data came
-	ReceiveQueue, TransmitQueue uint32        // bytes that the application, the peer have not taken
+	DeliveryRate                uint64        // bytes per second, newest sample
+	ApplicationLimited          bool          // that sample is: there was no more data to send
+	Busy, ReceiverLimited       time.Duration // how long it had data to send; how much of that the receiver's window was full
+	BufferLimited               time.Duration // how much of that the send buffer was too small
+	SinceReceived               time.Duration // since the last data arrived
+	ReceiveQueue, TransmitQueue uint32        // bytes that the application has not read, the peer has not acknowledged
 }
 
 // UDP is a UDP socket.
 type UDP struct {
 	Socket
-	State                       State // Established: it is connected
+	State                       State // Established: connected
 	UID                         uint32
 	ReceiveQueue, TransmitQueue uint32 // bytes
 }
@@ -71,7 +71,7 @@ func parseTCP(b []byte, s *TCP) error {
 	return nil
 }
 
-// parseUDP reads a struct inet_diag_msg alone.
+// parseUDP reads a struct inet_diag_msg without attributes.
 func parseUDP(b []byte, s *UDP) error {
 	if len(b) < messageSize {
 		return fmt.Errorf("a socket of %d bytes", len(b))
@@ -98,7 +98,7 @@ func parseUDP(b []byte, s *UDP) error {
 	return nil
 }
 
-// parseAttribute reads a struct rtattr, and returns what is behind it.
+// parseAttribute reads a struct rtattr, and returns the rest.
 func parseAttribute(b []byte) (kind uint16, value, rest []byte, err error) {
 	if len(b) < unix.SizeofRtAttr {
 		return 0, nil, nil, fmt.Errorf("an attribute of %d bytes", len(b))
@@ -110,10 +110,10 @@ func parseAttribute(b []byte) (kind uint16, value, rest []byte, err error) {
 	return binary.NativeEndian.Uint16(b[2:]), b[unix.SizeofRtAttr:length], b[min(len(b), (length+3)&^3):], nil
 }
 
-// infoSize is how much is read of a struct tcp_info. Kernels have added to its end, never changed it.
+// infoSize is how much of a struct tcp_info is read. Kernels append fields, but never change it.
 const infoSize = 228
 
-// parseInfo reads a struct tcp_info of any length. Sockets of listeners have other numbers in it: they are not asked for by default.
+// parseInfo reads a struct tcp_info of any length. For listeners its fields have other meanings: by default they are not listed.
 func (s *TCP) parseInfo(b []byte) {
 	var whole [infoSize]byte
 	copy(whole[:], b)
@@ -140,11 +140,11 @@ func (s *TCP) parseInfo(b []byte) {
 	s.OutOfOrder = u32(224)
 }
 
-// noRTT stands where there is no measure yet.
+// noRTT is the value before the first measurement.
 const noRTT = 0xffffffff
 
-// applicationLimited is the bit of tcpi_delivery_rate_app_limited: bit fields begin at the lowest bit on machines of little endian, at the
-// highest on others.
+// applicationLimited is the bit of tcpi_delivery_rate_app_limited: bit fields begin at the lowest bit on little-endian machines, at the
+// highest on big-endian ones.
 var applicationLimited = func() byte {
 	if binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
 		return 1

@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Filter says which sockets are listed. The kernel applies it, so that no others are copied.
+// Filter selects the sockets to list. The kernel applies it, so others are not copied.
 type Filter struct {
-	Local  []netip.Prefix // the socket's own address is in one of them; none: anywhere. IPv4 in a socket of IPv6 counts as IPv4
-	States States         // none: those of connections that are established or closing
+	Local  []netip.Prefix // of the socket's own address; none: any. IPv4 on an IPv6 socket counts as IPv4
+	States States         // none: established and closing
 }
 
-// State of a socket, as in include/net/tcp_states.h. Those of UDP are Established, when it is connected, and Close.
+// State of a socket, as in include/net/tcp_states.h. UDP sockets are Established if connected, and else Close.
 type State uint8
 
 // The states.
@@ -33,10 +33,10 @@ const (
 	Closing
 )
 
-// States are a set of State: bit n stands for n.
+// States is a set of State: bit n stands for n.
 type States uint32
 
-// In makes a set.
+// In returns the set of some states.
 func In(states ...State) (set States) {
 	for _, s := range states {
 		set |= 1 << s
@@ -56,10 +56,10 @@ const (
 	filterAttribute  = 1
 )
 
-// ListTCP visits each TCP socket that the filter lets through. What visit gets is its own for the time of the call alone.
+// ListTCP visits each TCP socket that matches the filter. The argument of visit is valid only during the call.
 //
-// The kernel walks its table in several steps: a socket that comes or goes meanwhile may be visited or not, none is visited twice unless
-// its addresses are used again.
+// The kernel walks its table in several steps: a socket that is opened or closed meanwhile may or may not be visited; none is visited
+// twice unless its addresses are reused.
 func (c *Conn) ListTCP(f Filter, visit func(*TCP)) error {
 	if f.States == 0 {
 		f.States = Connected
@@ -74,7 +74,7 @@ func (c *Conn) ListTCP(f Filter, visit func(*TCP)) error {
 	})
 }
 
-// ListUDP visits each UDP socket that the filter lets through, as ListTCP does. The kernel does not count what a UDP socket carries.
+// ListUDP is ListTCP for UDP sockets, for which the kernel keeps no measurements.
 func (c *Conn) ListUDP(f Filter, visit func(*UDP)) error {
 	if f.States == 0 {
 		f.States = In(Established, Close)
@@ -98,7 +98,7 @@ func (c *Conn) list(protocol, extensions uint8, f Filter, visit func(body []byte
 		c.request = appendDump(c.request[:0], c.next, family, protocol, extensions, f.States, code)
 		err := c.dump(visit)
 		switch {
-		case errors.Is(err, ErrGone): // ENOENT is here: nobody answers for this protocol
+		case errors.Is(err, ErrGone): // ENOENT here means that the protocol is not supported
 			return fmt.Errorf("list sockets of IP protocol %d: the kernel cannot (CONFIG_INET_DIAG, CONFIG_INET_UDP_DIAG)", protocol)
 		case err != nil:
 			return fmt.Errorf("list sockets of IP protocol %d: %w", protocol, err)
@@ -107,7 +107,7 @@ func (c *Conn) list(protocol, extensions uint8, f Filter, visit func(body []byte
 	return nil
 }
 
-// families are those that such sockets can be of. A socket of IPv6 may have IPv4 addresses.
+// families returns the address families to query. An IPv6 socket may have IPv4 addresses.
 func (f Filter) families() []uint8 {
 	for _, p := range f.Local {
 		if p.Addr().Is4() {
@@ -120,12 +120,12 @@ func (f Filter) families() []uint8 {
 	return []uint8{unix.AF_INET, unix.AF_INET6}
 }
 
-// dump sends the request that is ready, and reads its answers until there are no more.
+// dump sends the prepared request, and reads all answers.
 func (c *Conn) dump(visit func(body []byte) error) error {
 	sequence := c.next
 	c.next++
 	if err := unix.Sendto(c.fd, c.request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return fmt.Errorf("ask: %w", err)
+		return fmt.Errorf("send the request: %w", err)
 	}
 	for {
 		n, _, flags, _, err := unix.Recvmsg(c.fd, c.answer, nil, 0)
@@ -145,7 +145,7 @@ func (c *Conn) dump(visit func(body []byte) error) error {
 	}
 }
 
-// parseDump reads what one read of a dump has brought. done: that was the end. Answers to earlier questions are passed over.
+// parseDump parses the result of one read of a dump. done: it was the last. Answers to earlier requests are skipped.
 func parseDump(b []byte, sequence uint32, visit func(body []byte) error) (done bool, err error) {
 	for len(b) > 0 {
 		var m message
@@ -181,7 +181,7 @@ func appendDump(b []byte, sequence uint32, family, protocol, extensions uint8, s
 	b = appendHeader(b, body, sockDiagByFamily, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, sequence)
 	b = append(b, family, protocol, extensions, 0)
 	b = order.AppendUint32(b, uint32(states))
-	var anyone [48]byte // struct inet_diag_sockid: dumps do not look at it but for ports, 0 is any
+	var anyone [48]byte // struct inet_diag_sockid: dumps use only its ports, and 0 is any
 	b = append(b, anyone[:]...)
 	if len(code) > 0 {
 		b = order.AppendUint16(b, uint16(unix.SizeofRtAttr+len(code)))
@@ -191,11 +191,11 @@ func appendDump(b []byte, sequence uint32, family, protocol, extensions uint8, s
 	return b
 }
 
-// Operations of the kernel's filter language (linux/inet_diag.h): each jumps forward, by yes if it is true of the socket, else by no. A
-// socket passes if the end is hit exactly; 4 bytes beyond it does not.
+// Operations of the kernel's filter language (linux/inet_diag.h): each jumps forward, by yes if it holds for the socket, else by no. A
+// socket matches if the last jump hits the end exactly; 4 bytes beyond it rejects.
 const (
 	jump        = 1 // never true
-	localInside = 7 // its own address is in a prefix
+	localPrefix = 7 // its own address is in a prefix
 )
 
 const (
@@ -204,8 +204,8 @@ const (
 	anyPort         = -1 // of a condition
 )
 
-// code is the filter in the kernel's language: one condition after another, each but the last with a jump to the end behind it. The kernel wants
-// jumps to land on operations that are reached by yes alone, too.
+// code compiles the filter: one condition after another, each but the last followed by a jump to the end. The kernel requires jump
+// targets to be operations that are also reachable by yes jumps alone.
 func (f Filter) code() ([]byte, error) {
 	if len(f.Local) > mostPrefixes {
 		return nil, fmt.Errorf("a filter of %d prefixes, %d is the most", len(f.Local), mostPrefixes)
@@ -224,8 +224,8 @@ func (f Filter) code() ([]byte, error) {
 	b := make([]byte, 0, total)
 	for i, c := range conditions {
 		yes := sizeOfOperation + len(c)
-		no := yes + sizeOfOperation // behind the jump; of the last: beyond the end
-		b = appendOperation(b, localInside, yes, no)
+		no := yes + sizeOfOperation // after the jump; of the last condition: beyond the end
+		b = appendOperation(b, localPrefix, yes, no)
 		b = append(b, c...)
 		if i < len(conditions)-1 {
 			b = appendOperation(b, jump, sizeOfOperation, total-len(b))

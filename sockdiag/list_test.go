@@ -131,12 +131,12 @@ func TestListFilter(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			found := collect(t, c, Filter{Local: tt.local})
-			wanted := map[string]bool{}
+			match := map[string]bool{}
 			for _, name := range tt.want {
-				wanted[name] = true
+				match[name] = true
 			}
 			for name, e := range ends {
-				if _, is := found[e.accepted]; is != wanted[name] {
+				if _, is := found[e.accepted]; is != match[name] {
 					t.Errorf("%s (%v): listed %v", name, e.accepted, is)
 				}
 			}

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Probe refuses a kernel that cannot end sockets, and a user who may not.
+// Probe returns an error if the kernel cannot end sockets, or the user may not.
 func (c *Conn) Probe() error {
 	nobody := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0) // no connection has port 0
 	err := c.Destroy([]Socket{{Local: nobody, Remote: nobody, Cookie: 1}})[0]
@@ -20,15 +20,15 @@ func (c *Conn) Probe() error {
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("missing capability: CAP_NET_ADMIN (to end connections): %w", err)
 	}
-	return fmt.Errorf("end a socket that there is not: %w", err)
+	return fmt.Errorf("end a socket that does not exist: %w", err)
 }
 
-// ErrForever is the error of a kernel that may only be asked to end connections which an application still has: of one without its
-// application it throws away what waits to be sent, and with that all timers, so that the connection stays for ever (mended by
-// "tcp: fix forever orphan socket caused by tcp_abort", Linux 6.11 and the stable releases of its time).
-var ErrForever = errors.New("this kernel keeps connections that their application has closed for ever when it is asked to end them")
+// ErrForever says that the kernel must only end connections that an application still has open: for an orphan it discards the send
+// queue and with it all timers, so the connection stays forever (fixed by "tcp: fix forever orphan socket caused by tcp_abort",
+// Linux 6.11 and the stable releases of that time).
+var ErrForever = errors.New("this kernel keeps connections that the application has closed forever if one tries to end them")
 
-// ProbeOrphans returns ErrForever if that is so, and another error if it cannot tell. It makes a connection over loopback for that.
+// ProbeOrphans returns ErrForever for such a kernel, and another error if the test fails. It opens a connection over loopback.
 func (c *Conn) ProbeOrphans() error {
 	o, err := newOrphan()
 	if err != nil {
@@ -44,13 +44,13 @@ func (c *Conn) ProbeOrphans() error {
 	return ErrForever
 }
 
-// orphan is a connection whose application has closed it while there is more to send than its peer takes: it is in the state FIN-WAIT-1.
+// orphan returns a connection in the state FIN-WAIT-1: its application has closed it, and there is more to send than its peer reads.
 type orphan struct {
 	socket         Socket
 	listener, peer int
 }
 
-// patience bounds what takes microseconds where no firewall is in the way.
+// patience bounds what takes microseconds unless a firewall interferes.
 const patience = 1 // second
 
 func newOrphan() (_ *orphan, err error) {

@@ -1,33 +1,33 @@
-// Package alive finds out whether links lead anywhere: their gateways answer, or a server behind them does. What traffic of the host
-// is answered by a link says so, too, and spares asking.
+// Package alive finds out whether links work: whether their gateways answer, or a server beyond them. Replies to the host's own traffic
+// count, too, and save probes.
 package alive
 
 import "time"
 
-// State is what is known of a link.
+// State is the state of a link.
 type State int
 
 // The states.
 const (
-	Unknown State = iota // nothing has answered yet, and not for long enough to be dead
+	Unknown State = iota // nothing has answered yet, but not for long enough to be dead
 	Alive
 	Dead   // nothing answers
-	Portal // something answers, but it is not who was asked: a captive portal
+	Portal // something other than the probed server answers: a captive portal
 )
 
-// String is the word of the status.
+// String returns the word of the status.
 func (s State) String() string { return [...]string{"unknown", "alive", "dead", "portal"}[s] }
 
 // Verdict is the state of a link.
 type Verdict struct {
 	State State
-	URL   string // of a portal: where one signs in
+	URL   string // of a portal: where to sign in
 	Since time.Time
 }
 
-// Usable says which links new flows may use; able are those that packets can leave by at all. Links that are alive, if there are any.
-// Otherwise all that are able: the probe's server may be what is dead, a link that was just plugged in has not answered yet, and a
-// portal is signed in at by the link that has it.
+// Usable returns which links new flows may use; able are those that packets can leave by at all. These are the links that are alive, if
+// there are any, and otherwise all able ones: the probed server itself may be down, a link that was just plugged in has not answered yet,
+// and users sign in to a portal over its link.
 func Usable(verdicts []Verdict, able []bool) []bool {
 	alive := make([]bool, len(verdicts))
 	some := false

@@ -18,17 +18,17 @@ import (
 	"baton/balance/links"
 )
 
-// answer is what came of a question to a server.
+// answer is the result of a probe of a server.
 type answer struct {
 	alive  bool
-	portal string // a URL; "": it is none
-	err    error  // of no answer
+	portal string // a URL; "": no portal
+	err    error  // if there was no answer
 }
 
-// askServer asks a server by a link, and by no other: from the device and address of the link, of names that its resolvers know.
+// askServer probes a server over one link only: from the link's device and address, resolving names with its resolvers.
 func askServer(ctx context.Context, l links.Link, where string) answer {
 	dial := by(l).dial
-	if end, limited := ctx.Deadline(); limited { // which a transport keeps from its dialer
+	if end, limited := ctx.Deadline(); limited { // a transport does not pass it to its dialer
 		dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			ctx, cancel := context.WithDeadline(ctx, end)
 			defer cancel()
@@ -36,7 +36,7 @@ func askServer(ctx context.Context, l links.Link, where string) answer {
 		}
 	}
 	client := http.Client{
-		// A transport of its own: no connection is kept, and no proxy of the host is asked instead.
+		// A transport of its own: no kept connection, and no proxy of the host.
 		Transport:     &http.Transport{DialContext: dial, DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -53,7 +53,7 @@ func askServer(ctx context.Context, l links.Link, where string) answer {
 	return judge(where, response.StatusCode, response.Header.Get("Location"))
 }
 
-// judge says what a status means. One of a server that is ill says nothing of the link, but for RFC 6585's of a portal.
+// judge interprets a status. Server errors say nothing about the link, except RFC 6585's for portals.
 func judge(where string, status int, location string) answer {
 	switch {
 	case status == http.StatusNoContent:
@@ -66,10 +66,10 @@ func judge(where string, status int, location string) answer {
 			return answer{portal: to.String()}
 		}
 	}
-	return answer{portal: where} // which shows it to whoever visits it
+	return answer{portal: where} // the portal appears to whoever opens that URL
 }
 
-// by dials by a link.
+// by dials over a link.
 type by links.Link
 
 func (b by) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -101,7 +101,7 @@ func (b by) dial(ctx context.Context, network, address string) (net.Conn, error)
 	return nil, errors.Join(errs...)
 }
 
-// share gives one of so many attempts its share of the time that is left.
+// share returns an equal share of the remaining time for each of the attempts.
 func share(ctx context.Context, attempts int) (context.Context, context.CancelFunc) {
 	end, limited := ctx.Deadline()
 	if !limited {
@@ -117,7 +117,7 @@ func (b by) family(a netip.Addr) links.Family {
 	return b.V6
 }
 
-// dialer is bound to the link's device, and to its address, by which the routing rules of links know it.
+// dialer is bound to the link's device and address, which the links' routing rules match.
 func (b by) dialer(network string, from netip.Addr) *net.Dialer {
 	d := &net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		var err error
@@ -126,7 +126,7 @@ func (b by) dialer(network string, from netip.Addr) *net.Dialer {
 		}
 		return err
 	}}
-	d.SetMultipathTCP(false) // subflows would go by other links
+	d.SetMultipathTCP(false) // subflows would use other links
 	if strings.HasPrefix(network, "udp") {
 		d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 0))
 	} else {
@@ -135,7 +135,7 @@ func (b by) dialer(network string, from netip.Addr) *net.Dialer {
 	return d
 }
 
-// lookUp finds a host's addresses, IPv4 first, by the link's resolvers. A link without resolvers has the host's way of looking up.
+// lookUp resolves a host, IPv4 first, with the link's resolvers, or the host's if the link has none.
 func (b by) lookUp(ctx context.Context, host string) ([]netip.Addr, error) {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{a.Unmap()}, nil
@@ -147,7 +147,7 @@ func (b by) lookUp(ctx context.Context, host string) ([]netip.Addr, error) {
 	var errs []error
 	for i, to := range resolvers {
 		attempt, cancel := share(ctx, len(resolvers)-i)
-		list, err := order(b.resolver(to).LookupNetIP(attempt, "ip", strings.TrimSuffix(host, ".")+".")) // no search domains of the host
+		list, err := order(b.resolver(to).LookupNetIP(attempt, "ip", strings.TrimSuffix(host, ".")+".")) // without the host's search domains
 		cancel()
 		if err == nil {
 			return list, nil
@@ -165,7 +165,7 @@ func (b by) resolver(to netip.Addr) *net.Resolver {
 
 const dnsPort = 53
 
-// reachable are the resolvers of IP versions that the link has.
+// reachable returns the resolvers of IP versions that the link has.
 func (b by) reachable() []netip.Addr {
 	var out []netip.Addr
 	for _, a := range b.Resolvers {
@@ -176,7 +176,7 @@ func (b by) reachable() []netip.Addr {
 	return out
 }
 
-// order puts IPv4 first: its route is rarely the one that is broken.
+// order puts IPv4 first: its route is less often broken.
 func order(list []netip.Addr, err error) ([]netip.Addr, error) {
 	for i, a := range list {
 		list[i] = a.Unmap()

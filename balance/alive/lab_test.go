@@ -54,7 +54,7 @@ func probeFrom(file string) error {
 	p := New(ctx, Options{
 		Ask: func(link string) { <-opened; w.Probe(link) },
 		Log: log,
-		Tell: func(list []Verdict) {
+		Report: func(list []Verdict) {
 			words := make([]string, len(list))
 			for i, v := range list {
 				words[i] = strings.TrimSpace(fmt.Sprint(v.State, " ", v.URL))
@@ -65,7 +65,7 @@ func probeFrom(file string) error {
 	defer p.Close()
 	w, err = links.Open(ctx, links.Options{
 		Links: cfg.Links, Log: log,
-		Tell:     func(list []links.Link) { p.Update(cfg, list) },
+		Report:   func(list []links.Link) { p.Update(cfg, list) },
 		Answered: p.Answered,
 	})
 	if err != nil {

@@ -2,24 +2,24 @@ package alive
 
 import "time"
 
-// Rules are what a machine goes by.
+// Rules configure a machine.
 type Rules struct {
-	Off   bool          // the link is alive
-	URL   bool          // a server is asked, else the gateway
-	Every time.Duration // between two questions
-	Dead  time.Duration // without a sign of life
+	Off   bool          // always alive
+	URL   bool          // probe a server instead of the gateway
+	Every time.Duration // interval between probes
+	Dead  time.Duration // dead after this long without a sign of life
 }
 
-// trusted is how many questions are left out, of a server, while the host's own traffic is answered: what answers it may be a portal.
-// A gateway is not asked at all then.
+// trusted is how many probes of a server are skipped while the host's own traffic gets replies, which may come from a portal by now. A
+// gateway is not probed at all then.
 const trusted = 12
 
-// Machine makes a verdict of what happens to a link. It is pure: times are its callers'.
+// Machine derives the verdict on a link from events. It is pure: callers pass the time.
 type Machine struct {
 	rules   Rules
 	verdict Verdict
-	sign    time.Time // the last sign of life, or the beginning
-	heard   time.Time // the last traffic that was answered; zero: none
+	sign    time.Time // last sign of life, or the start
+	heard   time.Time // last reply to the host's traffic; zero: none
 	asked   time.Time // zero: never
 	waiting bool      // for a server's answer
 }
@@ -31,10 +31,10 @@ func NewMachine(r Rules, now time.Time) *Machine {
 	return m
 }
 
-// Verdict is what is known.
+// Verdict returns the current verdict.
 func (m *Machine) Verdict() Verdict { return m.verdict }
 
-// Restart forgets: the link leads to another network, perhaps.
+// Restart forgets everything: the link may lead to another network.
 func (m *Machine) Restart(now time.Time) {
 	*m = Machine{rules: m.rules, verdict: Verdict{State: Unknown, Since: now}, sign: now}
 	if m.rules.Off {
@@ -42,7 +42,7 @@ func (m *Machine) Restart(now time.Time) {
 	}
 }
 
-// Change takes other rules. What is known stays known, unless another one is asked from now on.
+// Change sets other rules. The state is kept, unless another target is probed from now on.
 func (m *Machine) Change(r Rules, now time.Time) {
 	another := m.rules.URL != r.URL || m.rules.Off != r.Off
 	if m.rules = r; another {
@@ -50,19 +50,19 @@ func (m *Machine) Change(r Rules, now time.Time) {
 	}
 }
 
-// Asked says that a question was sent. A server is not asked again before it has answered, or Unanswered was called.
+// Asked records that a probe was sent. A server is not probed again before it has answered, or Unanswered was called.
 func (m *Machine) Asked(now time.Time) { m.asked, m.waiting = now, m.rules.URL }
 
-// Unanswered says that a server has not answered in time.
+// Unanswered records that a server has not answered in time.
 func (m *Machine) Unanswered() { m.waiting = false }
 
-// Answered says that who was asked has answered.
+// Answered records that the probed host has answered.
 func (m *Machine) Answered(now time.Time) {
 	m.sign, m.waiting = now, false
 	m.become(Verdict{State: Alive, Since: now})
 }
 
-// Captured says that somebody else has answered, who wants to be visited at a URL.
+// Captured records that somebody else has answered and sends users to a URL.
 func (m *Machine) Captured(now time.Time, url string) {
 	if m.rules.Off {
 		return
@@ -71,8 +71,8 @@ func (m *Machine) Captured(now time.Time, url string) {
 	m.become(Verdict{State: Portal, URL: url, Since: now})
 }
 
-// Heard says when traffic of the host was answered last. It keeps a link alive and wakes a dead one, but is no reason to trust a link
-// whose server has not answered once, or a portal.
+// Heard records when the host's traffic last got a reply. That keeps a link alive and revives a dead one, but does not clear a portal, or a
+// link whose server has never answered.
 func (m *Machine) Heard(at, now time.Time) {
 	if !at.After(m.sign) || at.After(now) {
 		return
@@ -85,7 +85,7 @@ func (m *Machine) Heard(at, now time.Time) {
 	m.become(Verdict{State: Alive, Since: now})
 }
 
-// Tick lets time go by, and says whether it is time to ask.
+// Tick advances the time, and reports whether a probe is due.
 func (m *Machine) Tick(now time.Time) (ask bool) {
 	if m.rules.Off {
 		return false
@@ -97,9 +97,9 @@ func (m *Machine) Tick(now time.Time) (ask bool) {
 	return is && !now.Before(due)
 }
 
-// Next is when Tick should be called, if nothing happens before.
+// Next returns when to call Tick, if nothing happens before.
 func (m *Machine) Next(now time.Time) time.Time {
-	next := now.Add(m.rules.Every) // to see what was heard
+	next := now.Add(m.rules.Every) // to see whether there were replies
 	if m.rules.Off {
 		return next
 	}
@@ -115,7 +115,7 @@ func (m *Machine) Next(now time.Time) time.Time {
 	return next
 }
 
-// due is when to ask, if at all.
+// due returns when to probe, if at all.
 func (m *Machine) due() (time.Time, bool) {
 	if m.waiting {
 		return time.Time{}, false
@@ -127,7 +127,7 @@ func (m *Machine) due() (time.Time, bool) {
 	if m.verdict.State != Alive || m.heard.IsZero() {
 		return at, true
 	}
-	quiet := m.heard.Add(m.rules.Every) // from when on nothing was heard
+	quiet := m.heard.Add(m.rules.Every) // when the replies become stale
 	if m.rules.URL {
 		quiet = earlier(quiet, m.asked.Add(trusted*m.rules.Every))
 	}

@@ -11,7 +11,7 @@ import (
 	"baton/balance/links"
 )
 
-// A server has as long for an answer as there is between two questions, within these bounds.
+// The timeout for a server's answer is the probe interval, within these bounds.
 const (
 	leastWait = time.Second
 	mostWait  = 10 * time.Second
@@ -19,37 +19,37 @@ const (
 
 // Options of New. Heard may be nil.
 type Options struct {
-	// Ask has a link's gateway asked; Answered is to be called with what it says.
+	// Ask probes a link's gateway; the result is to be passed to Answered.
 	Ask func(link string)
-	// Heard is when traffic of the host was answered by a link last; zero: never.
+	// Heard returns when the host's traffic last got a reply over a link; zero: never.
 	Heard func(link string) time.Time
-	// Tell is called, from one goroutine, with the verdicts on all links, in the order of Update, whenever one differs. It must not call
+	// Report is called from one goroutine with the verdicts on all links, in the order of Update, whenever one changes. It must not call
 	// Close.
-	Tell func([]Verdict)
-	Log  *slog.Logger
+	Report func([]Verdict)
+	Log    *slog.Logger
 }
 
 // Prober probes links.
 type Prober struct {
 	o      Options
-	wake   chan struct{} // of one: something has changed
+	wake   chan struct{} // capacity 1: something has changed
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
 
-	mu     sync.Mutex
-	probed []*probed // in the order of Update
-	told   []Verdict
+	mu       sync.Mutex
+	probed   []*probed // in the order of Update
+	reported []Verdict
 }
 
-// probed is a link with what is known of it. Prober.mu guards it.
+// probed is a link with its state. Prober.mu guards it.
 type probed struct {
 	link    links.Link
 	probe   config.Probe
 	machine *Machine
-	round   int // counts what the answers to earlier questions are not of
+	round   int // identifies answers to earlier probes
 }
 
-// New begins to probe what Update says, until ctx ends. The caller owes Close.
+// New probes the links of Update until ctx ends. The caller owes Close.
 func New(ctx context.Context, o Options) *Prober {
 	p := &Prober{o: o, wake: make(chan struct{}, 1)}
 	ctx, p.cancel = context.WithCancel(ctx)
@@ -57,13 +57,13 @@ func New(ctx context.Context, o Options) *Prober {
 	return p
 }
 
-// Close ends probing.
+// Close stops probing.
 func (p *Prober) Close() {
 	p.cancel()
 	p.ended.Wait()
 }
 
-// Update says which links there are. After a change of the configuration they may still be those of the one before.
+// Update sets the links. After a change of the configuration they may still be those of the previous one.
 func (p *Prober) Update(c *config.Config, list []links.Link) {
 	now := time.Now()
 	p.mu.Lock()
@@ -103,16 +103,16 @@ func (q *probed) update(l links.Link, probe config.Probe, rules Rules, now time.
 	q.link, q.probe = l, probe
 }
 
-// same says whether a link leads where it has led: a gateway whose MAC alone changes is still the same network's.
+// same reports whether a link leads to the same network: a gateway's MAC may change within it.
 func same(a, b links.Link) bool {
 	return a.Index == b.Index && a.Usable() == b.Usable() && a.V4.Address == b.V4.Address && a.V4.Gateway == b.V4.Gateway &&
 		a.V6.Address == b.V6.Address && a.V6.Gateway == b.V6.Gateway
 }
 
-// Answered says what a link's gateway does.
+// Answered records a gateway's answer.
 func (p *Prober) Answered(link string, answers bool) {
 	if !answers {
-		return // time says how long that may last
+		return // the timeout decides
 	}
 	p.mu.Lock()
 	for _, q := range p.probed {
@@ -124,7 +124,7 @@ func (p *Prober) Answered(link string, answers bool) {
 	p.rouse()
 }
 
-// List is the verdicts on all links, in the order of Update.
+// List returns the verdicts on all links, in the order of Update.
 func (p *Prober) List() []Verdict {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,7 +160,7 @@ func (p *Prober) run(ctx context.Context) {
 	}
 }
 
-// step asks whom it is time to ask, tells what is new, and says how long nothing else is to be done.
+// step sends due probes, reports changes, and returns how long nothing is due.
 func (p *Prober) step(ctx context.Context) time.Duration {
 	now := time.Now()
 	pause := time.Hour
@@ -168,7 +168,7 @@ func (p *Prober) step(ctx context.Context) time.Duration {
 	p.mu.Lock()
 	for _, q := range p.probed {
 		if !q.link.Usable() {
-			continue // why it is not is known without asking
+			continue // its state is known without a probe
 		}
 		if p.o.Heard != nil {
 			q.machine.Heard(p.o.Heard(q.link.Name), now)
@@ -184,11 +184,11 @@ func (p *Prober) step(ctx context.Context) time.Duration {
 		pause = min(pause, max(q.machine.Next(now).Sub(now), time.Millisecond))
 	}
 	verdicts := p.verdicts()
-	tell := !slices.Equal(verdicts, p.told)
-	p.told = verdicts
+	report := !slices.Equal(verdicts, p.reported)
+	p.reported = verdicts
 	p.mu.Unlock()
-	if tell {
-		p.o.Tell(slices.Clone(verdicts))
+	if report {
+		p.o.Report(slices.Clone(verdicts))
 	}
 	for _, link := range gateways {
 		p.o.Ask(link)

@@ -7,12 +7,12 @@ import (
 	"baton/document"
 )
 
-// Defaults of what a file leaves out.
+// Defaults of optional keys.
 var (
-	defaultInside = Inside{
+	defaultInternal = Internal{
 		Interface: "bal0",
-		IPv4:      netip.MustParsePrefix("192.0.0.2/29"),    // RFC 7335: for what a host translates by itself
-		IPv6:      netip.MustParsePrefix("64:ff9b:1::2/64"), // RFC 8215: the like, with the label and scope of a global address
+		IPv4:      netip.MustParsePrefix("192.0.0.2/29"),    // RFC 7335: for translation within a host
+		IPv6:      netip.MustParsePrefix("64:ff9b:1::2/64"), // RFC 8215: the same, with a global scope and label
 		Priority:  lastPriority,
 		Table:     30000,
 	}
@@ -27,9 +27,9 @@ const (
 	persistentState = "/var/lib/baton"
 )
 
-// Upper bounds, so that a slip of the finger is found.
+// Upper bounds, which catch typing errors.
 const (
-	maxLinks    = 16 // as many as the tables tell apart in a group's number
+	maxLinks    = 16 // the tables encode links as bits of a group number
 	maxRules    = 256
 	maxPrefixes = 8192
 	maxServices = 64
@@ -39,19 +39,19 @@ const (
 	mostCap     = 1e18
 	leastFlows  = 1024
 	maxFlows    = 1 << 22
-	maxTogether = 24 * time.Hour
-	// maxApplications is how many the marks of control groups tell apart.
+	maxAffinity = 24 * time.Hour
+	// maxApplications is how many control groups fit into a mark.
 	maxApplications = 63
-	// lastPriority is right before the main table's, and behind those of VPNs, which their packets must not pass by.
+	// lastPriority is just before the main table's rule, and after those of VPNs, which must come first for their packets.
 	lastPriority = 32765
-	// Tables from 253 to 255 are the kernel's; those of others are mostly small numbers. The last ones are T+1+links and T+100+classes.
+	// Tables 253 to 255 are the kernel's; others mostly use small numbers. The last ones used are T+1+links and T+100+classes.
 	leastTable = 256
 	lastTable  = 1<<31 - 1000
 )
 
 func (d *decoder) config(root *node, file string) *Config {
 	cfg := &Config{
-		File: file, Name: document.NameOf(file, longestName, "balance"), Datapath: Baton, Weights: defaultWeights, Inside: defaultInside, Probe: defaultProbe,
+		File: file, Name: document.NameOf(file, longestName, "balance"), Datapath: Baton, Weights: defaultWeights, Internal: defaultInternal, Probe: defaultProbe,
 		Limits: Limits{Flows: defaultFlows},
 	}
 	d.Fields("", root, []key{
@@ -68,9 +68,11 @@ func (d *decoder) config(root *node, file string) *Config {
 			d.AtMost(path, n, maxRules)
 			d.List(path, n, func(at string, n *node) { cfg.Rules = append(cfg.Rules, d.rule(at, n, len(cfg.Rules))) })
 		}},
-		{Name: "together", Decode: func(path string, n *node) { cfg.Together = d.together(path, n) }},
+		{Name: "together", Now: "affinity"},
+		{Name: "affinity", Decode: func(path string, n *node) { cfg.Affinity = d.affinity(path, n) }},
 		{Name: "weights", Decode: func(path string, n *node) { d.weights(path, n, &cfg.Weights) }},
-		{Name: "inside", Decode: func(path string, n *node) { d.inside(path, n, &cfg.Inside) }},
+		{Name: "inside", Now: "internal"},
+		{Name: "internal", Decode: func(path string, n *node) { d.internal(path, n, &cfg.Internal) }},
 		{Name: "probe", Decode: func(path string, n *node) { d.probe(path, n, &cfg.Probe) }},
 		{Name: "limits", Decode: func(path string, n *node) {
 			d.Fields(path, n, []key{
@@ -87,7 +89,7 @@ func (d *decoder) config(root *node, file string) *Config {
 	return cfg
 }
 
-// inherit fills in what depends on other keys.
+// inherit fills in defaults that depend on other keys.
 func (d *decoder) inherit(cfg *Config) {
 	if cfg.Method == "" {
 		cfg.Method = Even
@@ -102,12 +104,12 @@ func (d *decoder) inherit(cfg *Config) {
 		cfg.State = persistentState + "/balance-" + cfg.Name
 	}
 	for i := range cfg.Rules {
-		if !d.Given(document.Index("rules", i) + ".together") {
-			cfg.Rules[i].Together = cfg.Together
+		if !d.Given(document.Index("rules", i) + ".affinity") {
+			cfg.Rules[i].Affinity = cfg.Affinity
 		}
 	}
 	for i := range cfg.Links {
-		// What a link's probe leaves out is the configuration's, which may stand behind the links in the file.
+		// A link's probe inherits from the general one, which may follow in the file.
 		if p, path := cfg.Links[i].Probe, document.Index("links", i)+".probe"; p != nil {
 			if !d.Given(path + ".url") {
 				p.URL = cfg.Probe.URL
@@ -122,19 +124,23 @@ func (d *decoder) inherit(cfg *Config) {
 	}
 }
 
-// longestName is a forwarder's: it leaves room in the 15 bytes of an interface's name for what is added to it.
+// longestName is the forwarder's limit: it appends to the name for interfaces, whose names have 15 bytes.
 const longestName = 10
 
 func (d *decoder) method(path string, n *node) Method {
-	return Method(d.Choice(path, n, "is not a method", string(Even), string(Turns), string(Least), string(Fastest), string(Hash), string(Controller)))
+	if n.Text == "turns" {
+		d.WrongText(n, path, n.Text, "is not a method", "did you mean "+string(RoundRobin)+"?")
+		return ""
+	}
+	return Method(d.Choice(path, n, "is not a method", string(Even), string(RoundRobin), string(Least), string(Fastest), string(Hash), string(Controller)))
 }
 
-// together decodes a time, or none.
-func (d *decoder) together(path string, n *node) time.Duration {
+// affinity decodes a duration, or none.
+func (d *decoder) affinity(path string, n *node) time.Duration {
 	if n.Text == "none" {
 		return 0
 	}
-	v := d.Between(path, n, time.Second, maxTogether)
+	v := d.Between(path, n, time.Second, maxAffinity)
 	if d.Err() == nil && v%time.Second != 0 { // an experimenter action has whole seconds
 		d.WrongText(n, path, n.Text, "is not a whole number of seconds", "")
 	}
@@ -149,11 +155,11 @@ func (d *decoder) weights(path string, n *node, w *Weights) {
 	})
 }
 
-func (d *decoder) inside(path string, n *node, i *Inside) {
+func (d *decoder) internal(path string, n *node, i *Internal) {
 	d.Fields(path, n, []key{
 		{Name: "interface", Decode: func(path string, n *node) { i.Interface = d.ownDevice(path, n) }},
-		{Name: "ipv4", Decode: func(path string, n *node) { i.IPv4 = d.insidePrefix(path, n, false) }},
-		{Name: "ipv6", Decode: func(path string, n *node) { i.IPv6 = d.insidePrefix(path, n, true) }},
+		{Name: "ipv4", Decode: func(path string, n *node) { i.IPv4 = d.internalPrefix(path, n, false) }},
+		{Name: "ipv6", Decode: func(path string, n *node) { i.IPv6 = d.internalPrefix(path, n, true) }},
 		{Name: "priority", Decode: func(path string, n *node) { i.Priority = d.Integer(path, n, 1, lastPriority) }},
 		{Name: "table", Decode: func(path string, n *node) { i.Table = d.Integer(path, n, leastTable, lastTable) }},
 	})
@@ -162,7 +168,7 @@ func (d *decoder) inside(path string, n *node, i *Inside) {
 // probe decodes a mapping, or the word off.
 func (d *decoder) probe(path string, n *node, p *Probe) {
 	if n.Kind == document.Scalar {
-		d.Choice(path, n, "is not how to probe", "off")
+		d.Choice(path, n, "is not a probe", "off")
 		p.Off = true
 		return
 	}

@@ -9,13 +9,13 @@ import (
 	"baton/document"
 )
 
-// check refuses what is wrong between keys.
+// check refuses contradictions between keys.
 func (d *decoder) check(cfg *Config) {
 	d.checkLinks(cfg)
 	d.checkRules(cfg)
 	d.checkSizes(cfg)
 	d.checkMethods(cfg)
-	d.checkInside(cfg)
+	d.checkInternal(cfg)
 	d.checkProbe("probe", cfg.Probe)
 	for i, l := range cfg.Links {
 		if l.Probe != nil {
@@ -29,7 +29,7 @@ func (d *decoder) checkLinks(cfg *Config) {
 	for i, l := range cfg.Links {
 		path := document.Index("links", i)
 		device := path
-		if d.Given(path + ".interface") { // else the link is its name alone
+		if d.Given(path + ".interface") { // otherwise the entry is just the name
 			device += ".interface"
 		}
 		if first, twice := interfaces[l.Interface]; twice {
@@ -39,8 +39,8 @@ func (d *decoder) checkLinks(cfg *Config) {
 			d.Refuse(path+".name", fmt.Sprintf("%q is the name of %s already", l.Name, first), "a name of its own")
 		}
 		interfaces[l.Interface], names[l.Name] = path, path
-		if inside := cfg.Inside.Interface; l.Interface == inside || l.Interface == inside+"p" {
-			d.Refuse(device, fmt.Sprintf("%q is the inside interface, or its other end", l.Interface), "another one, or another inside.interface")
+		if internal := cfg.Internal.Interface; l.Interface == internal || l.Interface == internal+"p" {
+			d.Refuse(device, fmt.Sprintf("%q is the internal interface or its peer", l.Interface), "another one, or another internal.interface")
 		}
 	}
 }
@@ -69,19 +69,19 @@ func (d *decoder) checkReferences(cfg *Config) {
 	}
 }
 
-// Bounds on the flow entries of a rule: OpenFlow 1.3 matches a port at a time.
+// Bounds on the flow entries of a rule: OpenFlow 1.3 needs one for each port.
 const (
 	mostRulePorts   = 1024
 	mostRuleEntries = 4096
 )
 
-// checkSizes refuses rules that would take too many flow entries.
+// checkSizes refuses rules that need too many flow entries.
 func (d *decoder) checkSizes(cfg *Config) {
 	for i, r := range cfg.Rules {
 		path, ports := document.Index("rules", i), 0
 		for _, s := range r.Services {
 			if s.First <= 1 && s.Last == 65535 {
-				ports++ // the protocol as a whole
+				ports++ // the whole protocol
 				continue
 			}
 			ports += int(s.Last-s.First) + 1
@@ -96,34 +96,34 @@ func (d *decoder) checkSizes(cfg *Config) {
 	}
 }
 
-// kernels are the methods of which Baton's datapath alone knows.
-var kernels = []Method{Even, Turns, Least, Fastest}
+// kernels are the methods that only Baton's datapath has.
+var kernels = []Method{Even, RoundRobin, Least, Fastest}
 
 func (d *decoder) checkMethods(cfg *Config) {
 	if cfg.Datapath == Baton {
 		return
 	}
-	check := func(path string, m Method, together string, kept bool) {
+	check := func(path string, m Method, affinity string, kept bool) {
 		if slices.Contains(kernels, m) {
 			d.Refuse(path, fmt.Sprintf("%q needs Baton's own datapath", m), fmt.Sprintf("%s or %s, or datapath: %s", Hash, Controller, Baton))
 		}
 		if m == Hash && kept {
-			d.Refuse(together, "needs a memory of flows, which a select group by hash has not", fmt.Sprintf("method: %s, or datapath: %s", Controller, Baton))
+			d.Refuse(affinity, "needs a binding table, which a select group does not have", fmt.Sprintf("method: %s, or datapath: %s", Controller, Baton))
 		}
 	}
-	check("method", cfg.Method, "together", cfg.Together > 0)
+	check("method", cfg.Method, "affinity", cfg.Affinity > 0)
 	for i, r := range cfg.Rules {
 		path, m := document.Index("rules", i), r.Method
 		if m == "" {
 			m = cfg.Method
 		}
-		check(path+".method", m, path+".together", r.Together > 0)
+		check(path+".method", m, path+".affinity", r.Affinity > 0)
 	}
 }
 
-// checkInside refuses inside networks without room for the gateways, and those that hold what is outside.
-func (d *decoder) checkInside(cfg *Config) {
-	in, classes := cfg.Inside, len(cfg.Applications())
+// checkInternal refuses internal networks that are too small for the gateways, or that contain external addresses.
+func (d *decoder) checkInternal(cfg *Config) {
+	in, classes := cfg.Internal, len(cfg.Applications())
 	if classes > maxApplications {
 		d.Refuse("rules", fmt.Sprintf("name %d applications", classes), fmt.Sprintf("at most %d", maxApplications))
 	}
@@ -131,13 +131,13 @@ func (d *decoder) checkInside(cfg *Config) {
 		path   string
 		prefix netip.Prefix
 		last   netip.Addr
-	}{{"inside.ipv4", in.IPv4, in.Gateway4(classes)}, {"inside.ipv6", in.IPv6, in.Gateway6(classes)}} {
+	}{{"internal.ipv4", in.IPv4, in.Gateway4(classes)}, {"internal.ipv6", in.IPv6, in.Gateway6(classes)}} {
 		if !f.last.IsValid() {
-			room := 0
-			for in.gatewayOf(f.prefix, room+1).IsValid() {
-				room++
+			available := 0
+			for in.gatewayOf(f.prefix, available+1).IsValid() {
+				available++
 			}
-			d.Refuse(f.path, fmt.Sprintf("%v has gateways for %d of the %d applications that rules name", f.prefix, room, classes), "a shorter length")
+			d.Refuse(f.path, fmt.Sprintf("%v has addresses for the gateways of %d of the %d applications in rules", f.prefix, available, classes), "a shorter length")
 		}
 		for i, l := range cfg.Links {
 			for j, a := range l.Gateways {
@@ -150,16 +150,16 @@ func (d *decoder) checkInside(cfg *Config) {
 	}
 }
 
-func (i Inside) gatewayOf(p netip.Prefix, class int) netip.Addr {
+func (i Internal) gatewayOf(p netip.Prefix, class int) netip.Addr {
 	if p == i.IPv4 {
 		return i.Gateway4(class)
 	}
 	return i.Gateway6(class)
 }
 
-func (d *decoder) outside(inside string, p netip.Prefix, path string, a netip.Addr) {
+func (d *decoder) outside(internal string, p netip.Prefix, path string, a netip.Addr) {
 	if p.Contains(a) {
-		d.Refuse(path, fmt.Sprintf("%v is in the inside network %v", a, p.Masked()), "an address outside, or another "+inside)
+		d.Refuse(path, fmt.Sprintf("%v is in the internal network %v", a, p.Masked()), "an address outside, or another "+internal)
 	}
 }
 
@@ -169,30 +169,30 @@ func (d *decoder) checkProbe(path string, p Probe) {
 	}
 }
 
-// warn tells of what works otherwise than one might expect.
+// warn reports what works, but not as one might expect.
 func (d *decoder) warn(cfg *Config) {
-	tell := func(path, text string) { d.Warn(d.Place(path), path, text) }
+	report := func(path, text string) { d.Warn(d.Place(path), path, text) }
 	if len(cfg.Links) == 1 {
-		tell("links", "there is one link only: nothing to balance until there are two")
+		report("links", "only one link: there is nothing to balance")
 	}
-	d.warnWeights(cfg, tell)
+	d.warnWeights(cfg, report)
 	hard := 0
 	for i, l := range cfg.Links {
 		if l.Cap != nil && l.Cap.Hard {
 			hard++
 		}
 		if l.Probe != nil {
-			warnProbe(document.Index("links", i)+".probe", *l.Probe, tell)
+			warnProbe(document.Index("links", i)+".probe", *l.Probe, report)
 		}
 	}
 	if hard == len(cfg.Links) {
-		tell("links", "all links have hard caps: the host is not connected when they are used up")
+		report("links", "all links have hard caps: the host is offline when they are used up")
 	}
-	warnProbe("probe", cfg.Probe, tell)
-	d.warnRules(cfg, tell)
+	warnProbe("probe", cfg.Probe, report)
+	d.warnRules(cfg, report)
 }
 
-func (d *decoder) warnWeights(cfg *Config, tell func(path, text string)) {
+func (d *decoder) warnWeights(cfg *Config, report func(path, text string)) {
 	fixed := 0
 	for _, l := range cfg.Links {
 		if l.Weight > 0 {
@@ -201,35 +201,35 @@ func (d *decoder) warnWeights(cfg *Config, tell func(path, text string)) {
 	}
 	switch {
 	case fixed == len(cfg.Links) && d.Given("weights"):
-		tell("weights", "has no effect: every link has a weight of its own")
+		report("weights", "has no effect: every link has a weight")
 	case fixed > 0 && fixed < len(cfg.Links):
-		tell("links", "some links have a weight and others are measured: give all of them one, or none, unless you know the measured ones")
+		report("links", "some weights are set and others are measured: set all or none")
 	}
 }
 
-func warnProbe(path string, p Probe, tell func(path, text string)) {
+func warnProbe(path string, p Probe, report func(path, text string)) {
 	if p.Off {
 		return
 	}
 	if p.Dead < 2*p.Every {
-		tell(path+".dead", fmt.Sprintf("a single answer that is lost makes a link dead: twice every is %v", 2*p.Every))
+		report(path+".dead", fmt.Sprintf("one lost answer makes a link dead: at least twice every is %v", 2*p.Every))
 	}
 	if u, err := url.Parse(p.URL); err == nil && u.Scheme == "https" {
-		tell(path+".url", "by https a captive portal looks like a dead link; by http it is recognised")
+		report(path+".url", "with https a captive portal looks like a dead link; with http it is recognised")
 	}
 }
 
-func (d *decoder) warnRules(cfg *Config, tell func(path, text string)) {
+func (d *decoder) warnRules(cfg *Config, report func(path, text string)) {
 	for i, r := range cfg.Rules {
 		path := document.Index("rules", i)
 		if d.Given(path+".otherwise") && len(r.Links) == 0 {
-			tell(path+".otherwise", "has no effect: the rule may use all links")
+			report(path+".otherwise", "has no effect: the rule may use all links")
 		}
-		if len(r.Links) == 0 && r.Method == "" && r.Together == cfg.Together {
-			tell(path, "changes nothing: its flows go where they would go without it, unless a later rule wants them")
+		if len(r.Links) == 0 && r.Method == "" && r.Affinity == cfg.Affinity {
+			report(path, "changes nothing: it only matters if it keeps flows from a later rule")
 		}
 		if len(r.To) == 0 && len(r.Services) == 0 && r.Application == nil && i+1 < len(cfg.Rules) {
-			tell(path, "wants every flow: the rules behind it have none")
+			report(path, "matches every flow: the rules after it have no effect")
 			return
 		}
 	}

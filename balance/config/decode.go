@@ -16,10 +16,10 @@ type (
 	key  = document.Key
 )
 
-// linkForm takes whatever the name of an interface is, as a link without a name has its interface's.
+// linkForm allows any interface name, because that is the default.
 var linkForm = regexp.MustCompile(`^[A-Za-z0-9_.@-]{1,63}$`)
 
-// linkName decodes the name of a link, and of a rule.
+// linkName decodes the name of a link or a rule.
 func (d *decoder) linkName(path string, n *node) string {
 	s := d.Text(path, n)
 	if d.Err() == nil && !linkForm.MatchString(s) {
@@ -28,16 +28,16 @@ func (d *decoder) linkName(path string, n *node) string {
 	return s
 }
 
-// device decodes the name of an interface that leads elsewhere.
+// device decodes the name of an interface to another network.
 func (d *decoder) device(path string, n *node) string {
 	s := d.Device(path, n)
 	if d.Err() == nil && s == "lo" {
-		d.WrongText(n, path, s, "is the host itself", "an interface that leads elsewhere, such as eth0")
+		d.WrongText(n, path, s, "is the host itself", "another interface, such as eth0")
 	}
 	return s
 }
 
-// ownDevice decodes the name of an interface that is made, and whose other end is named the same with a p behind it.
+// ownDevice decodes the name of an interface to create; its other end has a p appended.
 func (d *decoder) ownDevice(path string, n *node) string {
 	s := d.device(path, n)
 	if d.Err() == nil && len(s) > 14 {
@@ -46,36 +46,36 @@ func (d *decoder) ownDevice(path string, n *node) string {
 	return s
 }
 
-// linkAddress decodes the address of a host that the link leads to.
+// linkAddress decodes an address that is reachable over the link.
 func (d *decoder) linkAddress(path string, n *node) netip.Addr {
 	if a, err := netip.ParseAddr(n.Text); err == nil && a.Zone() != "" {
-		d.WrongText(n, path, n.Text, "names an interface", a.WithZone("").String()+": it is the link's")
+		d.WrongText(n, path, n.Text, "has a zone", a.WithZone("").String()+", without the interface")
 	}
 	return d.Address(path, n)
 }
 
-// insidePrefix decodes the host's own address on the inside, with the length of its network.
-func (d *decoder) insidePrefix(path string, n *node, v6 bool) netip.Prefix {
+// internalPrefix decodes the host's internal address with the length of its network.
+func (d *decoder) internalPrefix(path string, n *node, v6 bool) netip.Prefix {
 	s := d.Text(path, n)
 	if d.Err() != nil {
 		return netip.Prefix{}
 	}
 	p, err := netip.ParsePrefix(s)
-	right, least, most := "such as "+defaultInside.IPv4.String(), 8, 30
+	valid, least, most := "such as "+defaultInternal.IPv4.String(), 8, 30
 	if v6 {
-		right, least, most = "such as "+defaultInside.IPv6.String(), 32, 126
+		valid, least, most = "such as "+defaultInternal.IPv6.String(), 32, 126
 	}
 	switch a := p.Addr(); {
 	case err != nil:
-		d.WrongText(n, path, s, "is not address/length", right)
+		d.WrongText(n, path, s, "is not address/length", valid)
 	case a.Is4() == v6 || a.Is4In6():
-		d.WrongText(n, path, s, "is of the other IP version", right)
+		d.WrongText(n, path, s, "is not the IP version of this key", valid)
 	case a.IsLoopback(), a.IsUnspecified(), a.IsMulticast(), a.IsLinkLocalUnicast():
-		d.WrongText(n, path, s, "is not an address that applications send from to others", right)
+		d.WrongText(n, path, s, "is not usable as a source address", valid)
 	case p.Bits() < least || p.Bits() > most:
 		d.WrongText(n, path, s, "has a length out of range", fmt.Sprintf("from %d to %d", least, most))
 	case a == p.Masked().Addr(), !v6 && a == lastAddress(p):
-		d.WrongText(n, path, s, "is the address of the network or of all its hosts", right)
+		d.WrongText(n, path, s, "is the network or broadcast address", valid)
 	}
 	return p
 }

@@ -8,8 +8,8 @@ import (
 // FuzzParse: error or value, never both, never neither, never a panic, and a message is one line. What is accepted can work.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{minimal, everything, "", "a: &a {b: *a}\n<<: *a\n",
-		"links: [{interface: a, cap: {bytes: 1e300TB, every: week, day: 7}}]\ninside: {ipv4: 1.1.1.1/30, ipv6: ff::/126}\n",
-		"datapath: ovs\ntogether: 1s\nmethod: controller\nlinks: [a]\nrules: [{services: [tcp/1-65535, udp], application: {user: 0}}]\n"} {
+		"links: [{interface: a, cap: {bytes: 1e300TB, every: week, day: 7}}]\ninternal: {ipv4: 1.1.1.1/30, ipv6: ff::/126}\n",
+		"datapath: ovs\naffinity: 1s\nmethod: controller\nlinks: [a]\nrules: [{services: [tcp/1-65535, udp], application: {user: 0}}]\n"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -72,10 +72,10 @@ func possible(t *testing.T, cfg *Config) {
 	}
 	for class := range len(cfg.Applications()) + 1 {
 		for _, a := range []struct{ gateway, own string }{
-			{cfg.Inside.Gateway4(class).String(), cfg.Inside.IPv4.Addr().String()}, {cfg.Inside.Gateway6(class).String(), cfg.Inside.IPv6.Addr().String()},
+			{cfg.Internal.Gateway4(class).String(), cfg.Internal.IPv4.Addr().String()}, {cfg.Internal.Gateway6(class).String(), cfg.Internal.IPv6.Addr().String()},
 		} {
 			if a.gateway == "invalid IP" || a.gateway == a.own {
-				t.Fatalf("accepted an inside without a gateway for class %d: %+v", class, cfg.Inside)
+				t.Fatalf("accepted an internal network without a gateway for class %d: %+v", class, cfg.Internal)
 			}
 		}
 	}

@@ -38,7 +38,7 @@ func (d *decoder) link(path string, n *node) Link {
 
 const measured = "measured"
 
-// weight decodes a number, or the word measured, which is 0.
+// weight decodes a number, or the word measured as 0.
 func (d *decoder) weight(path string, n *node) int {
 	if n.Text == measured {
 		return 0
@@ -46,7 +46,7 @@ func (d *decoder) weight(path string, n *node) int {
 	s := d.Text(path, n)
 	w, err := strconv.Atoi(s)
 	if d.Err() == nil && (err != nil || w < 1 || w > maxWeight) {
-		d.WrongText(n, path, s, "is not a weight", fmt.Sprintf("from 1 to %d, or %s; a link for when no other is left has a tier of its own", maxWeight, measured))
+		d.WrongText(n, path, s, "is not a weight", fmt.Sprintf("from 1 to %d, or %s; give a backup link a higher tier", maxWeight, measured))
 	}
 	return w
 }
@@ -71,7 +71,7 @@ func (d *decoder) resolvers(path string, n *node) []netip.Addr {
 	return document.Distinct(d.Decoder, path, n, d.linkAddress)
 }
 
-// cap decodes what a link may carry; it needs a period, as nobody means bytes of all times.
+// cap decodes a cap. It requires a period, because a cap without one is never meant.
 func (d *decoder) cap(path string, n *node) *Cap {
 	c := &Cap{Day: 1}
 	d.Fields(path, n, []key{
@@ -84,12 +84,12 @@ func (d *decoder) cap(path string, n *node) *Cap {
 	})
 	d.Require(path, n, "bytes")
 	if c.Every == "" {
-		d.Wrong(n, document.Join(path, "every"), "is missing", "day, week or month: when it counts from 0 again")
+		d.Wrong(n, document.Join(path, "every"), "is missing", "day, week or month: the period of the cap")
 	}
 	switch day := document.Join(path, "day"); {
 	case d.Err() != nil || !d.Given(day):
 	case c.Every == Day:
-		d.Refuse(day, "is given for a cap of each day", "a week or a month has a day that it begins at")
+		d.Refuse(day, "is set for a daily cap", "only a week or a month has a first day")
 	case c.Every == Week && c.Day > 7:
 		d.Refuse(day, fmt.Sprintf(`"%d" is not a day of the week`, c.Day), "from 1, Monday, to 7")
 	}

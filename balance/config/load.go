@@ -13,18 +13,17 @@ const neededKeys = "links"
 
 var rules = document.Rules{Bytes: 1 << 20, Nodes: 1 << 18, Empty: neededKeys + " are needed", Root: "a mapping with " + neededKeys}
 
-// Error is what is wrong with a configuration.
+// Error holds all mistakes of a configuration.
 type Error = document.Error
 
-// Load reads and checks the file. An error about the content is an *Error with all
-// mistakes; one about reading the file wraps the cause. The caller owns the result.
+// Load reads and checks the file. An error about its content is an *Error with all mistakes; one about reading it wraps the cause. The
+// caller owns the result.
 func Load(path string) (*Config, error) {
 	return document.Load(path, rules, decode, check, readUsers)
 }
 
-// Parse is Load of a content that is there already; name stands for the file in messages, and for the configuration's name where it
-// has none. Users are not looked up. It returns a configuration or an
-// *Error, never both.
+// Parse is Load for content in memory; messages call the file by name, which is also the default for the configuration's name. It does not
+// look up users. It returns a configuration or an *Error, never both.
 func Parse(name string, data []byte) (*Config, error) {
 	return document.ParseAs(name, data, rules, decode, check)
 }
@@ -41,7 +40,7 @@ func check(d *document.Decoder, cfg *Config) {
 	cfg.Places = d.Places()
 }
 
-// readUsers refuses users that this host does not have.
+// readUsers refuses users that do not exist on this host.
 func readUsers(d *document.Decoder, cfg *Config) {
 	for i, r := range cfg.Rules {
 		if r.Application == nil || r.Application.User == "" {
@@ -58,7 +57,7 @@ func readUsers(d *document.Decoder, cfg *Config) {
 	}
 }
 
-// Changed names the keys that differ and that a running balance cannot change, in the file's order.
+// Changed lists the changed keys that need a restart, in the file's order.
 func Changed(old, next *Config) []string {
 	var out []string
 	for _, k := range []struct {
@@ -67,7 +66,7 @@ func Changed(old, next *Config) []string {
 	}{
 		{"name", old.Name != next.Name},
 		{"datapath", old.Datapath != next.Datapath},
-		{"inside", old.Inside != next.Inside},
+		{"internal", old.Internal != next.Internal},
 		{"limits.flows", old.Limits.Flows != next.Limits.Flows},
 		{"control", old.Control != next.Control},
 		{"metrics", old.Metrics != next.Metrics},

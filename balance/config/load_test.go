@@ -37,14 +37,14 @@ rules:
     links: [fibre]
     otherwise: drop
     method: hash
-    together: none
+    affinity: none
   - application: {user: backup}
     links: [wwan0.4]
   - application: {cgroup: /system.slice/x.service}
-    together: 2m
-together: 1m
+    affinity: 2m
+affinity: 1m
 weights: {every: 1s, least: 10%, most: 200%}
-inside: {interface: in0, ipv4: 10.99.0.1/24, ipv6: fd00::1/64, priority: 100, table: 1000}
+internal: {interface: in0, ipv4: 10.99.0.1/24, ipv6: fd00::1/64, priority: 100, table: 1000}
 probe: {url: "http://other.example/", every: 20s, dead: 50s}
 limits: {flows: 1024}
 control: /tmp/b.sock
@@ -74,10 +74,10 @@ func TestParse(t *testing.T) {
 	}{
 		{"minimal", minimal, &Config{
 			File: "f", Name: "f", Datapath: Baton, Method: Even,
-			Links:   []Link{{Name: "eth0", Interface: "eth0", Line: 1}, {Name: "wlan0", Interface: "wlan0", Line: 1}},
-			Weights: Weights{5 * time.Second, 1, 10000},
-			Inside:  Inside{"bal0", prefix("192.0.0.2/29"), prefix("64:ff9b:1::2/64"), 32765, 30000},
-			Probe:   Probe{Every: 5 * time.Second, Dead: 15 * time.Second}, Limits: Limits{131072},
+			Links:    []Link{{Name: "eth0", Interface: "eth0", Line: 1}, {Name: "wlan0", Interface: "wlan0", Line: 1}},
+			Weights:  Weights{5 * time.Second, 1, 10000},
+			Internal: Internal{"bal0", prefix("192.0.0.2/29"), prefix("64:ff9b:1::2/64"), 32765, 30000},
+			Probe:    Probe{Every: 5 * time.Second, Dead: 15 * time.Second}, Limits: Limits{131072},
 			Control: "/run/baton/balance-f.sock", State: "/var/lib/baton/balance-f",
 		}},
 		{"everything", everything, &Config{
@@ -99,18 +99,18 @@ func TestParse(t *testing.T) {
 					Services: []Service{{6, 443, 443}, {17, 8000, 8100}, {6, 0, 65535}},
 					Links:    []string{"fibre"}, Otherwise: Drop, Method: Hash, Line: 17,
 				},
-				{Name: "rule-2", Application: &Application{User: "backup"}, Links: []string{"wwan0.4"}, Otherwise: Any, Together: time.Minute, Line: 24},
-				{Name: "rule-3", Application: &Application{Cgroup: "/system.slice/x.service"}, Otherwise: Any, Together: 2 * time.Minute, Line: 26},
+				{Name: "rule-2", Application: &Application{User: "backup"}, Links: []string{"wwan0.4"}, Otherwise: Any, Affinity: time.Minute, Line: 24},
+				{Name: "rule-3", Application: &Application{Cgroup: "/system.slice/x.service"}, Otherwise: Any, Affinity: 2 * time.Minute, Line: 26},
 			},
-			Together: time.Minute, Weights: Weights{time.Second, 10, 200},
-			Inside: Inside{"in0", prefix("10.99.0.1/24"), prefix("fd00::1/64"), 100, 1000},
-			Probe:  Probe{URL: "http://other.example/", Every: 20 * time.Second, Dead: 50 * time.Second}, Limits: Limits{1024},
+			Affinity: time.Minute, Weights: Weights{time.Second, 10, 200},
+			Internal: Internal{"in0", prefix("10.99.0.1/24"), prefix("fd00::1/64"), 100, 1000},
+			Probe:    Probe{URL: "http://other.example/", Every: 20 * time.Second, Dead: 50 * time.Second}, Limits: Limits{1024},
 			Control: "/tmp/b.sock", Metrics: "127.0.0.1:9469", State: "/tmp/b",
 		}},
 		{"of Open vSwitch", "datapath: ovs\nlinks: [a, b]\n", &Config{
 			File: "f", Name: "f", Datapath: OpenVSwitch, Method: Hash,
 			Links:   []Link{{Name: "a", Interface: "a", Line: 2}, {Name: "b", Interface: "b", Line: 2}},
-			Weights: defaultWeights, Inside: defaultInside, Probe: defaultProbe, Limits: Limits{131072},
+			Weights: defaultWeights, Internal: defaultInternal, Probe: defaultProbe, Limits: Limits{131072},
 			Control: "/run/baton/balance-f.sock", State: "/var/lib/baton/balance-f",
 		}},
 	}
@@ -161,7 +161,7 @@ func TestGateways(t *testing.T) {
 		{"10.1.2.3/8", "fd00:1::/64", [][2]string{{"10.0.0.1", "fd00:1::1"}}},
 	}
 	for _, tt := range tests {
-		in := Inside{IPv4: netip.MustParsePrefix(tt.v4), IPv6: netip.MustParsePrefix(tt.v6)}
+		in := Internal{IPv4: netip.MustParsePrefix(tt.v4), IPv6: netip.MustParsePrefix(tt.v6)}
 		for class, want := range tt.want {
 			if got := [2]string{in.Gateway4(class).String(), in.Gateway6(class).String()}; got != want {
 				t.Errorf("class %d of %s and %s: %v, want %v", class, tt.v4, tt.v6, got, want)
@@ -191,7 +191,7 @@ func TestChanged(t *testing.T) {
 	}{
 		{"name: home", "name: flat", []string{"name"}},
 		{"datapath: ovs", "datapath: baton", []string{"datapath"}},
-		{"in0", "in1", []string{"inside"}},
+		{"in0", "in1", []string{"internal"}},
 		{"1024", "1025", []string{"limits.flows"}},
 		{"/tmp/b.sock", "/tmp/c.sock", []string{"control"}},
 		{"9469", "9470", []string{"metrics"}},

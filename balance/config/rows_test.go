@@ -12,8 +12,12 @@ import (
 // TestWhatToWrite holds messages that say what to write instead.
 func TestWhatToWrite(t *testing.T) {
 	for text, want := range map[string]string{
-		"links: eth0\n":                 "f:1:8: links: must be a list: [eth0]",
-		"links: [eth0]\nmethod: turn\n": `f:2:9: method: "turn" is not a method (did you mean turns?)`,
+		"links: eth0\n":                            "f:1:8: links: must be a list: [eth0]",
+		"links: [eth0]\nmethod: leas\n":            `f:2:9: method: "leas" is not a method (did you mean least?)`,
+		"links: [eth0]\nmethod: turns\n":           `f:2:9: method: "turns" is not a method (did you mean round-robin?)`,
+		"links: [eth0]\ntogether: 1m\n":            `f:2:1: together: is not a key (did you mean affinity?)`,
+		"links: [eth0]\nrules: [{together: 1m}]\n": `f:2:10: rules[0].together: is not a key (did you mean affinity?)`,
+		"inside: {table: 300}\nlinks: [eth0]\n":    `f:1:1: inside: is not a key (did you mean internal?)`,
 		"method: last\nlinks: [eth0, wlan0]\nrules: [{links: [wlan1, dsl], to: [192.0.2.1]}]\n": `f:1:9: method: "last" is not a method (did you mean least?)
 f:3:18: rules[0].links[0]: "wlan1" is not a link (did you mean wlan0?)
 f:3:25: rules[0].links[1]: "dsl" is not a link (one of eth0, wlan0)`,
@@ -22,7 +26,7 @@ f:2:30: rules[0].services[1]: "sctp" is not a service (such as tcp/443, udp/8000
 f:2:36: rules[0].services[2]: "443/tcp" is not a service (such as tcp/443, udp/8000-8100 or tcp)`,
 		"links: [eth0, wlan0]\nrules: [{links: [wlan1], to: [192.0.2.1]}]\n": `f:2:18: rules[0].links[0]: "wlan1" is not a link (did you mean wlan0?)`,
 	} {
-		if _, err := Parse("f", []byte(text)); !documenttest.Told(err, want) {
+		if _, err := Parse("f", []byte(text)); !documenttest.Reported(err, want) {
 			t.Errorf("%s: got\n%v\nwant\n%s", text, err, want)
 		}
 	}

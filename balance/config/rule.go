@@ -9,7 +9,7 @@ import (
 	"baton/document"
 )
 
-// rule decodes the rule at a place of the list.
+// rule decodes a rule; place is its index.
 func (d *decoder) rule(at string, n *node, place int) Rule {
 	r := Rule{Name: fmt.Sprintf("rule-%d", place+1), Otherwise: Any, Line: n.Line}
 	d.Fields(at, n, []key{
@@ -28,10 +28,11 @@ func (d *decoder) rule(at string, n *node, place int) Rule {
 			r.Links = document.Distinct(d.Decoder, path, n, d.Text)
 		}},
 		{Name: "otherwise", Decode: func(path string, n *node) {
-			r.Otherwise = Otherwise(d.Choice(path, n, "is not what happens otherwise", string(Any), string(Drop)))
+			r.Otherwise = Otherwise(d.Choice(path, n, "is not a valid choice", string(Any), string(Drop)))
 		}},
 		{Name: "method", Decode: func(path string, n *node) { r.Method = d.method(path, n) }},
-		{Name: "together", Decode: func(path string, n *node) { r.Together = d.together(path, n) }},
+		{Name: "together", Now: "affinity"},
+		{Name: "affinity", Decode: func(path string, n *node) { r.Affinity = d.affinity(path, n) }},
 	})
 	return r
 }
@@ -42,7 +43,7 @@ var (
 	protocolNames = []string{"tcp", "udp"}
 )
 
-// service decodes a protocol, with a port or a range of them or without: "tcp/443", "udp/8000-8100", "tcp".
+// service decodes a protocol with or without a port or range: "tcp/443", "udp/8000-8100", "tcp".
 func (d *decoder) service(path string, n *node) Service {
 	s := d.Text(path, n)
 	name, ports, some := strings.Cut(s, "/")
@@ -54,16 +55,16 @@ func (d *decoder) service(path string, n *node) Service {
 	case v.Protocol == 0:
 		d.WrongText(n, path, s, "is not a service", "such as tcp/443, udp/8000-8100 or tcp")
 	case some:
-		p, problem, right := document.ParsePorts(ports)
+		p, problem, valid := document.ParsePorts(ports)
 		if problem != "" {
-			d.WrongText(n, path, ports, problem, right)
+			d.WrongText(n, path, ports, problem, valid)
 		}
 		v.First, v.Last = p.First, p.Last
 	}
 	return v
 }
 
-// userForm is what useradd(8) takes, in the widest of its forms, or a number.
+// userForm matches the widest form of names that useradd(8) accepts, or a number.
 var userForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,30}[$]?$`)
 
 const groupPath = 4000 // bytes; the kernel's buffer for a path is a page

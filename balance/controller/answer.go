@@ -9,12 +9,12 @@ import (
 	"baton/packet"
 )
 
-// etherTypeARP, and ARP's packet for Ethernet and IPv4 (RFC 826): its length, and where its fields are, in bytes.
+// etherTypeARP, and ARP for Ethernet and IPv4 (RFC 826): packet length and field offsets, in bytes.
 const (
 	etherTypeARP packet.EtherType = 0x0806
 
 	arpSize     = 28
-	arpFixed    = 0x0001_0800_0604 // hardware, protocol and their lengths
+	arpFixed    = 0x0001_0800_0604 // hardware and protocol types with their lengths
 	arpRequest  = 1
 	arpReply    = 2
 	arpSender   = 8
@@ -23,27 +23,27 @@ const (
 	arpTargetIP = 24
 )
 
-// answer returns what the gateways of the host's inside answer to a frame, nil if it is not for them.
-func answer(inside tables.Inside, b []byte) []byte {
+// answer returns the internal gateways' reply to a frame, nil if it is not for them.
+func answer(internal tables.Internal, b []byte) []byte {
 	if len(b) < packet.EthernetSize {
 		return nil
 	}
 	if packet.Ethernet(b).Type() == etherTypeARP {
-		return answerARP(inside, b)
+		return answerARP(internal, b)
 	}
 	f, err := packet.Parse(b)
 	if err != nil || !isICMP(f) {
 		return nil
 	}
 	if f.Family == packet.FamilyIPv6 && f.ICMP().Type() == solicitation {
-		return answerSolicitation(inside, f)
+		return answerSolicitation(internal, f)
 	}
-	return answerEcho(inside, f)
+	return answerEcho(internal, f)
 }
 
 // gateway returns the MAC of the gateway with an address.
-func gateway(inside tables.Inside, a netip.Addr) (links.MAC, bool) {
-	for class, g := range inside.Gateways {
+func gateway(internal tables.Internal, a netip.Addr) (links.MAC, bool) {
+	for class, g := range internal.Gateways {
 		if a.IsValid() && (a == g.IPv4 || a == g.IPv6) {
 			return tables.GatewayMAC(class), true
 		}
@@ -51,13 +51,13 @@ func gateway(inside tables.Inside, a netip.Addr) (links.MAC, bool) {
 	return links.MAC{}, false
 }
 
-func answerARP(inside tables.Inside, b []byte) []byte {
+func answerARP(internal tables.Internal, b []byte) []byte {
 	arp := b[packet.EthernetSize:]
 	if len(arp) < arpSize || binary.BigEndian.Uint64(arp)>>16 != arpFixed || binary.BigEndian.Uint16(arp[6:]) != arpRequest {
 		return nil
 	}
 	asked := netip.AddrFrom4([4]byte(arp[arpTargetIP:]))
-	mac, ok := gateway(inside, asked)
+	mac, ok := gateway(internal, asked)
 	if !ok {
 		return nil
 	}
@@ -71,7 +71,7 @@ func answerARP(inside tables.Inside, b []byte) []byte {
 	binary.BigEndian.PutUint16(to[6:], arpReply)
 	copy(to[arpSender:], mac[:])
 	copy(to[arpSenderIP:], arp[arpTargetIP:arpTargetIP+4])
-	copy(to[arpTarget:], arp[arpSender:arpTarget]) // both addresses of who asks
+	copy(to[arpTarget:], arp[arpSender:arpTarget]) // both addresses of the sender
 	return reply
 }
 
@@ -82,18 +82,18 @@ const (
 	flagOverride  = 1 << 29
 )
 
-func answerSolicitation(inside tables.Inside, f packet.Frame) []byte {
+func answerSolicitation(internal tables.Internal, f packet.Frame) []byte {
 	m := f.ICMP()
 	if len(m) < packet.ICMPSize+16 || m.Code() != 0 || f.TTL() != neighbourHops {
 		return nil
 	}
 	target := netip.AddrFrom16([16]byte(m[packet.ICMPSize:]))
-	mac, ok := gateway(inside, target)
+	mac, ok := gateway(internal, target)
 	if !ok {
 		return nil
 	}
 	to, flags := f.Src.Addr(), uint32(flagRouter|flagSolicited|flagOverride)
-	if to.IsUnspecified() { // asks whether the address is free (RFC 4862, 5.4.3)
+	if to.IsUnspecified() { // duplicate address detection (RFC 4862, 5.4.3)
 		to, flags = netip.IPv6LinkLocalAllNodes(), flagRouter|flagOverride
 	}
 	return packet.BuildICMP(packet.ICMPSpec{
@@ -102,17 +102,17 @@ func answerSolicitation(inside tables.Inside, f packet.Frame) []byte {
 	})
 }
 
-func answerEcho(inside tables.Inside, f packet.Frame) []byte {
+func answerEcho(internal tables.Internal, f packet.Frame) []byte {
 	m, reply := f.ICMP(), uint8(echoReply)
 	if f.Family == packet.FamilyIPv6 {
 		reply = echoReply6
 	}
-	mac, ok := gateway(inside, f.Dst.Addr())
+	mac, ok := gateway(internal, f.Dst.Addr())
 	if !isPing(f) || m.Code() != 0 || !ok {
 		return nil
 	}
 	return packet.BuildICMP(packet.ICMPSpec{
 		SrcMAC: packet.MAC(mac), DstMAC: f.Ethernet().Src(), Src: f.Dst.Addr(), Dst: f.Src.Addr(), Type: reply,
-		MTU: binary.BigEndian.Uint32(m[4:]), Quote: m[packet.ICMPSize:], // identifier, number and data come back as they were
+		MTU: binary.BigEndian.Uint32(m[4:]), Quote: m[packet.ICMPSize:], // identifier, number and data are returned unchanged
 	})
 }

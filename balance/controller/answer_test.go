@@ -39,7 +39,7 @@ func changed(b []byte, at int, to ...byte) []byte {
 
 func TestAnswer(t *testing.T) {
 	arp, ns := unhex(t, askARP), unhex(t, askNeighbour)
-	host4, host6 := netip.MustParseAddr(insideAddress), netip.MustParseAddr(insideAddress6)
+	host4, host6 := netip.MustParseAddr(internalAddress), netip.MustParseAddr(internalAddress6)
 	ping := func(to string, kind uint8) []byte {
 		a := netip.MustParseAddr(to)
 		from := host4
@@ -83,7 +83,7 @@ func TestAnswer(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := answer(ruled(1).Inside, tt.frame)
+			got := answer(ruled(1).Internal, tt.frame)
 			want := unhex(t, tt.want)
 			if f, err := packet.Parse(got); err == nil {
 				if f.ICMP().Checksum() != f.TransportChecksum() {
@@ -102,7 +102,7 @@ func TestAnswer(t *testing.T) {
 }
 
 // TestAnswerIsSentInside: the reply leaves by the host's port, as if it had come from the controller.
-func TestAnswerIsSentInside(t *testing.T) {
+func TestAnswerIsSentToInternalPort(t *testing.T) {
 	m := newMachine(10)
 	m.set(ruled(1))
 	r := m.packetIn(0, packetIn(tables.InsidePort, tables.NewCookie(tables.Fixed, 0), unhex(t, askARP)))

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// The wait between attempts to connect, which doubles each time.
+// The delay between connection attempts, which doubles each time.
 const (
 	leastWait = 50 * time.Millisecond
 	mostWait  = 5 * time.Second
 )
 
-// Connect keeps a connection to a switch until ctx ends: dial makes one, and when it is lost another.
+// Connect keeps a connection to a switch until ctx ends: dial opens one, and another after it is lost.
 func (c *Controller) Connect(ctx context.Context, dial func(context.Context) (net.Conn, error)) error {
 	for wait := leastWait; ; wait = min(2*wait, mostWait) {
 		conn, err := dial(ctx)
@@ -41,7 +41,7 @@ func (c *Controller) Connect(ctx context.Context, dial func(context.Context) (ne
 	}
 }
 
-// Accept serves the switches that connect to a listener, the last one that did, until ctx ends or the listener is closed. It closes the listener.
+// Accept serves switches that connect to a listener, always the latest, until ctx ends or the listener is closed. It closes the listener.
 func (c *Controller) Accept(ctx context.Context, ln net.Listener) error {
 	var serving sync.WaitGroup
 	defer serving.Wait()

@@ -16,14 +16,14 @@ import (
 	"baton/openflow/channel"
 )
 
-// ErrNoSwitch says that no switch is connected: it gets the state when one is.
+// ErrNoSwitch says that no switch is connected: one that connects later gets the state.
 var ErrNoSwitch = errors.New("no switch is connected")
 
-// Options of a controller. The zero value works.
+// Options of a controller. The zero value is valid.
 type Options struct {
 	Channel channel.Options
-	// Flows is how many flows the controller remembers that it has chosen a link for, and Queue how many packets of the switch may wait for
-	// it. Defaults: 131,072 and 1,024.
+	// Flows is the most flows that the controller keeps a link for, and Queue how many of the switch's packets may wait. Defaults: 131,072
+	// and 1,024.
 	Flows, Queue int
 	Log          *slog.Logger // nil: none
 }
@@ -34,21 +34,21 @@ type Controller struct {
 	log   *slog.Logger
 	began time.Time
 
-	// mu is held while the switch is brought to a state, too: what a packet leads to then goes before that or after it.
+	// mu is also held while a switch is brought to a state, so packets are handled before or after that.
 	mu      sync.Mutex
 	machine *machine
-	have    bool          // a state
-	tables  tables.Tables // that the switch has
-	unsure  bool          // it may have others
+	have    bool          // a state was set
+	tables  tables.Tables // of the switch
+	unsure  bool          // the switch may have others
 	session *session      // nil: none
 	ready   chan struct{} // closed when the session's switch has its tables
 
-	status sync.Mutex // is held for moments: the status can be asked for while a switch does not answer
-	told   Status
-	queue  *queue // of the session
+	status   sync.Mutex // is held only briefly: the status is available while a switch does not answer
+	reported Status
+	queue    *queue // of the session
 }
 
-// Status is what can be told of a controller.
+// Status is the status of a controller.
 type Status struct {
 	Connected  bool // and the switch has its tables
 	Since      time.Time
@@ -56,11 +56,11 @@ type Status struct {
 	DatapathID uint64
 	Groups     int
 	Entries    int // without those of single flows
-	Flows      int // that the controller has chosen a link for
+	Flows      int // with a link chosen by the controller
 	Given      []uint64
-	Packets    map[Verdict]uint64 // that the switch has given to the controller
-	Refused    uint64             // messages that a switch has refused
-	LastError  string             // why one was, or why the last connection has ended
+	Packets    map[Verdict]uint64 // packet-ins, by verdict
+	Refused    uint64             // messages refused by a switch
+	LastError  string             // why one was refused, or the last connection ended
 }
 
 // New returns a controller without a switch.
@@ -75,11 +75,11 @@ func New(o Options) *Controller {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Controller{o: o, log: o.Log, began: time.Now(), machine: newMachine(o.Flows), ready: make(chan struct{}),
-		told: Status{Packets: map[Verdict]uint64{}}}
+		reported: Status{Packets: map[Verdict]uint64{}}}
 }
 
-// Serve drives the switch at the other end of a connection until that or ctx ends, and returns why. The connection is closed then. A switch that
-// connects while another one is served takes its place.
+// Serve drives the switch at the other end of a connection until the connection or ctx ends, and returns why. It closes the connection. A
+// switch that connects meanwhile takes over.
 func (c *Controller) Serve(ctx context.Context, conn net.Conn) error {
 	s := newSession(conn, c.o)
 	defer s.close()
@@ -95,12 +95,12 @@ func (c *Controller) Serve(ctx context.Context, conn net.Conn) error {
 
 func (c *Controller) serve(ctx context.Context, s *session) error {
 	if err := s.conn.Up(ctx); err != nil {
-		return fmt.Errorf("greet the switch: %w", err)
+		return fmt.Errorf("handshake with the switch: %w", err)
 	}
 	go s.receive(ctx)
 	features, err := s.conn.Request(ctx, &openflow.FeaturesRequest{})
 	if err != nil {
-		return fmt.Errorf("ask the switch for its features: %w", err)
+		return fmt.Errorf("request the switch's features: %w", err)
 	}
 	whole := &openflow.SetConfig{Config: openflow.Config{Flags: openflow.FragNormal, MissSendLen: openflow.MaxLenNoBuffer}}
 	if err := s.conn.SendWait(ctx, s.conn.NextXID(), whole); err != nil {
@@ -121,7 +121,7 @@ func (c *Controller) serve(ctx context.Context, s *session) error {
 	}
 }
 
-// join makes a session the one that is served.
+// join makes a session the current one.
 func (c *Controller) join(ctx context.Context, s *session) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,15 +132,15 @@ func (c *Controller) join(ctx context.Context, s *session) error {
 	c.session, c.unsure = s, true
 	c.note(func(*Status) { c.queue = s.queue })
 	if !c.have {
-		return nil // Set will see to it
+		return nil // Set will do it
 	}
 	if err := c.bring(ctx); len(refusals(err)) == 0 {
 		return err
 	}
-	return nil // it goes on with what it has not refused
+	return nil // continue without the refused messages
 }
 
-// leave ends a session, unless another one has taken its place.
+// leave ends a session, unless another one has taken over.
 func (c *Controller) leave(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,7 +161,7 @@ func (c *Controller) forget() {
 	c.note(func(t *Status) { t.Connected = false; t.Packets[DropQueue] += drops; c.queue = nil })
 }
 
-// Ready waits until a switch has the tables of the state.
+// Ready waits until a switch has the tables for the state.
 func (c *Controller) Ready(ctx context.Context) error {
 	c.mu.Lock()
 	ready := c.ready
@@ -174,12 +174,12 @@ func (c *Controller) Ready(ctx context.Context) error {
 	}
 }
 
-// Set has the switch do as a state says, and returns when it does: new flows then go as they should. Without a switch it returns [ErrNoSwitch],
-// and the next one gets the state. What the switch refuses is told in the error, is a [*channel.Refused] each, and does not hold up the rest.
+// Set applies a state to the switch, and returns when new flows follow it. Without a switch it returns [ErrNoSwitch], and the next switch
+// gets the state. Each message that the switch refuses is a [*channel.Refused] in the error, and does not stop the others.
 func (c *Controller) Set(ctx context.Context, s tables.State) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.Links, s.Rules = slices.Clone(s.Links), slices.Clone(s.Rules) // the caller goes on with his
+	s.Links, s.Rules = slices.Clone(s.Links), slices.Clone(s.Rules) // the caller may change its slices
 	gone := c.machine.set(s)
 	c.have = true
 	if c.session == nil {
@@ -193,7 +193,7 @@ func (c *Controller) Set(ctx context.Context, s tables.State) error {
 	return c.commit(ctx, wanted, messages)
 }
 
-// bring makes the switch have the state's tables, whatever it has. The caller holds mu, and there is a session.
+// bring gives the switch the state's tables, whatever it has. The caller holds mu, and there is a session.
 func (c *Controller) bring(ctx context.Context) error {
 	entries, groups, err := c.session.read(ctx)
 	if err != nil {
@@ -205,13 +205,13 @@ func (c *Controller) bring(ctx context.Context) error {
 	return c.commit(ctx, wanted, append(tables.Change(has, wanted), stale...))
 }
 
-// commit sends messages that make the switch have some tables, and waits until they are in force. The caller holds mu, and there is a session.
+// commit sends messages that change the switch's tables, and waits until they are in force. The caller holds mu, and there is a session.
 func (c *Controller) commit(ctx context.Context, wanted tables.Tables, messages []openflow.Message) error {
 	began := time.Now()
 	err := c.session.conn.Commit(ctx, messages...)
 	refused := refusals(err)
 	if err != nil && len(refused) == 0 {
-		c.unsure = true // how far it came is not known
+		c.unsure = true // it is unknown how many were applied
 		return fmt.Errorf("change the tables of the switch: %w", err)
 	}
 	c.tables, c.unsure = wanted, false
@@ -239,13 +239,13 @@ func (c *Controller) commit(ctx context.Context, wanted tables.Tables, messages 
 	return nil
 }
 
-// optional says whether a switch can do without a message: one that does not know TCP flags has flows end when they are idle.
+// optional reports whether a switch can do without a message: without TCP flags its flows end by the idle timeout.
 func optional(m openflow.Message) bool {
 	e, ok := m.(*openflow.FlowMod)
 	return ok && tables.Cookie(e.Cookie).Ours() && tables.Cookie(e.Cookie).Kind() == tables.EndOf
 }
 
-// refusals are the errors of the switch among those of an error.
+// refusals returns the switch's errors within an error.
 func refusals(err error) []*channel.Refused {
 	var list []*channel.Refused
 	switch e := err.(type) {
@@ -266,11 +266,11 @@ func (c *Controller) refused(request openflow.Message, answer *openflow.Error) {
 	if request != nil {
 		what += ": " + tables.Text(request)
 	}
-	c.log.Warn("the switch refuses", "error", answer.Code.String(), "message", what)
+	c.log.Warn("the switch refuses a message", "error", answer.Code.String(), "message", what)
 	c.note(func(t *Status) { t.Refused++; t.LastError = "refused: " + what })
 }
 
-// handle does what a message of the switch asks for.
+// handle handles a message of the switch.
 func (c *Controller) handle(s *session, m channel.Received) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -289,7 +289,7 @@ func (c *Controller) handle(s *session, m channel.Received) {
 		c.note(func(t *Status) { t.Packets[r.verdict]++ })
 		c.noteFlows()
 	case *openflow.FlowRemoved:
-		_ = s.send(c.machine.removed(what)) // who cannot send loses the switch soon, and reads anew then what it has
+		_ = s.send(c.machine.removed(what)) // a blocked switch is disconnected soon, and its flows are read again then
 		c.noteFlows()
 	case *openflow.Error:
 		c.refused(s.sent.message(m.XID), what)
@@ -299,19 +299,19 @@ func (c *Controller) handle(s *session, m channel.Received) {
 func (c *Controller) note(f func(*Status)) {
 	c.status.Lock()
 	defer c.status.Unlock()
-	f(&c.told)
+	f(&c.reported)
 }
 
-// noteFlows notes what is known of flows. The caller holds mu.
+// noteFlows updates the status of flows. The caller holds mu.
 func (c *Controller) noteFlows() {
 	c.note(func(t *Status) { t.Flows, t.Given = len(c.machine.flows), append(t.Given[:0], c.machine.given...) })
 }
 
-// Status tells how it goes.
+// Status returns the current status.
 func (c *Controller) Status() Status {
 	c.status.Lock()
 	defer c.status.Unlock()
-	t := c.told
+	t := c.reported
 	t.Packets, t.Given = maps.Clone(t.Packets), slices.Clone(t.Given)
 	if c.queue != nil {
 		t.Packets[DropQueue] += c.queue.dropped()

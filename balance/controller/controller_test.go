@@ -59,7 +59,7 @@ func encoded(t *testing.T, list []openflow.Instruction) []byte {
 }
 
 // told returns what has been changed since it was asked.
-func (d *device) told() []string {
+func (d *device) reported() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	list := d.log
@@ -124,12 +124,12 @@ func TestServe(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	d.flow(40000)
-	d.told()
+	d.reported()
 	s.Links[0].V4.GatewayMAC[5]++
 	if err := c.Set(within(t), s); err != nil {
 		t.Fatal(err)
 	}
-	if got := d.told(); len(got) != 1 || !strings.HasPrefix(got[0], "group modify group_id=16") {
+	if got := d.reported(); len(got) != 1 || !strings.HasPrefix(got[0], "group modify group_id=16") {
 		t.Errorf("got %q", got)
 	}
 	d.has(s, 2)
@@ -156,7 +156,7 @@ func TestReconnect(t *testing.T) {
 	c, d := started(t, s)
 	d.flow(40000)
 	d.flow(40001)
-	d.told()
+	d.reported()
 	d.join(c) // while the old connection is there
 	lab.Eventually(t, 10*time.Second, func() error {
 		if got := c.Status(); got.Flows != 2 || !got.Connected {
@@ -164,7 +164,7 @@ func TestReconnect(t *testing.T) {
 		}
 		return nil
 	})
-	if got := d.told(); len(got) > 0 {
+	if got := d.reported(); len(got) > 0 {
 		t.Errorf("got %q", got)
 	}
 	another := New(Options{})
@@ -176,7 +176,7 @@ func TestReconnect(t *testing.T) {
 	if got := another.Status(); got.Flows != 2 {
 		t.Errorf("got %+v", got)
 	}
-	if got := d.told(); len(got) > 0 {
+	if got := d.reported(); len(got) > 0 {
 		t.Errorf("got %q", got)
 	}
 	// While nobody was there, a link has gone.
@@ -267,16 +267,16 @@ func TestNoTCPFlags(t *testing.T) {
 func TestStops(t *testing.T) {
 	s := ruled(1, 1)
 	c, d := started(t, s)
-	d.told()
+	d.reported()
 	d.mu.Lock()
-	d.silent = true
+	d.unresponsive = true
 	d.mu.Unlock()
 	ctx, cancel := context.WithCancel(t.Context())
 	s.Links[0].Usable = false
 	ended := make(chan error)
 	go func() { ended <- c.Set(ctx, s) }()
 	lab.Eventually(t, 10*time.Second, func() error {
-		if got := d.told(); len(got) == 0 {
+		if got := d.reported(); len(got) == 0 {
 			return errors.New("nothing is sent")
 		}
 		return nil
@@ -289,7 +289,7 @@ func TestStops(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	d.mu.Lock()
-	d.silent = false
+	d.unresponsive = false
 	d.mu.Unlock()
 	s.Links[0].Usable = true
 	if err := c.Set(within(t), s); err != nil {

@@ -17,14 +17,14 @@ import (
 type device struct {
 	t *testing.T
 
-	mu      sync.Mutex
-	entries map[string]*openflow.FlowMod
-	groups  map[openflow.GroupID]*openflow.GroupMod
-	log     []string // the messages that change something
-	out     []*openflow.PacketOut
-	refuse  func(openflow.Message) bool
-	silent  bool // answers no barrier
-	conn    *channel.Conn
+	mu           sync.Mutex
+	entries      map[string]*openflow.FlowMod
+	groups       map[openflow.GroupID]*openflow.GroupMod
+	log          []string // the messages that change something
+	out          []*openflow.PacketOut
+	refuse       func(openflow.Message) bool
+	unresponsive bool // answers no barrier
+	conn         *channel.Conn
 }
 
 func newDevice(t *testing.T) *device {
@@ -80,7 +80,7 @@ func (d *device) take(r channel.Received) []openflow.Message {
 	case *openflow.FeaturesRequest:
 		return []openflow.Message{&openflow.FeaturesReply{DatapathID: 0x42}}
 	case *openflow.BarrierRequest:
-		if d.silent {
+		if d.unresponsive {
 			return nil
 		}
 		return []openflow.Message{&openflow.BarrierReply{}}
@@ -96,7 +96,7 @@ func (d *device) take(r channel.Received) []openflow.Message {
 	case *openflow.PacketOut:
 		d.out = append(d.out, m)
 	case *openflow.MultipartRequest:
-		return d.tell(m)
+		return d.report(m)
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func (d *device) flowMod(m *openflow.FlowMod) {
 	}
 }
 
-func (d *device) tell(m *openflow.MultipartRequest) []openflow.Message {
+func (d *device) report(m *openflow.MultipartRequest) []openflow.Message {
 	var body openflow.MultipartBody
 	switch m.Body.(type) {
 	case openflow.FlowStatsRequest:

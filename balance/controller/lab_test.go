@@ -27,7 +27,7 @@ func everySwitch(t *testing.T, f func(t *testing.T, target string, method config
 	lab.NeedRoot(t)
 	for target, methods := range map[string][]config.Method{
 		ovs: {config.Hash, config.Controller}, plain: {config.Hash, config.Controller},
-		baton: {config.Turns, config.Hash, config.Controller},
+		baton: {config.RoundRobin, config.Hash, config.Controller},
 	} {
 		for _, method := range methods {
 			t.Run(fmt.Sprintf("%s by %s", target, method), func(t *testing.T) { f(t, target, method) })
@@ -36,7 +36,7 @@ func everySwitch(t *testing.T, f func(t *testing.T, target string, method config
 }
 
 // exact says whether a method takes turns, whatever the flows are.
-func exact(m config.Method) bool { return m == config.Controller || m == config.Turns }
+func exact(m config.Method) bool { return m == config.Controller || m == config.RoundRobin }
 
 // spread checks where flows go: who takes turns does so exactly; others do not, but use all links in the end.
 func spread(t *testing.T, method config.Method, flow func() int, want ...int) {

@@ -9,31 +9,31 @@ import (
 	"baton/packet"
 )
 
-// machine is what becomes of packets and entries that the switch tells of. It knows no clock but the time that it is told.
+// machine handles packets and flow entries that the switch reports. Callers pass the time.
 type machine struct {
-	state  tables.State
-	limit  int // flows
-	flows  map[tables.Flow]*flow
-	turns  map[tables.Set]turns
-	recent map[server]visit
-	given  []uint64 // flows by the place of the link that they were given to
+	state      tables.State
+	limit      int // most flows
+	flows      map[tables.Flow]*flow
+	roundRobin map[tables.Set]roundRobin
+	recent     map[server]visit
+	given      []uint64 // flows, by the place of their link
 }
 
-// flow is a flow that has a link.
+// flow is a flow with its link.
 type flow struct {
 	place     int
 	phase     phase
-	fins      uint8         // who has sent one: bits
-	installed time.Duration // when its entries were
+	fins      uint8         // bits of the sides that have sent a FIN
+	installed time.Duration // when its entries were installed
 }
 
-// phase is how far a flow is.
+// phase is the state of a flow.
 type phase uint8
 
 const (
-	begun  phase = iota // no answer is known of
-	going               // there were answers
-	closed              // a RST, or both sides have sent FIN
+	begun  phase = iota // no reply seen yet
+	going               // replies were seen
+	closed              // a RST, or a FIN from both sides
 )
 
 // The sides of a connection, as bits.
@@ -42,7 +42,7 @@ const (
 	remote = 2
 )
 
-// server is whom flows go to that must stay together.
+// server is the destination of flows with affinity.
 type server struct {
 	set     tables.Set
 	address netip.Addr
@@ -54,7 +54,7 @@ type visit struct {
 	at    time.Duration
 }
 
-// How long a flow's entries stay without a packet, in seconds: RFC 5382 (TCP, and its handshake), RFC 4787 (UDP), RFC 5508 (ICMP).
+// Idle timeouts of a flow's entries, in seconds: RFC 5382 (TCP, and its handshake), RFC 4787 (UDP), RFC 5508 (ICMP).
 const (
 	idleTCP       = 2*3600 + 4*60
 	idleHandshake = 240
@@ -64,37 +64,37 @@ const (
 )
 
 func newMachine(limit int) *machine {
-	return &machine{limit: limit, flows: map[tables.Flow]*flow{}, turns: map[tables.Set]turns{}, recent: map[server]visit{}}
+	return &machine{limit: limit, flows: map[tables.Flow]*flow{}, roundRobin: map[tables.Set]roundRobin{}, recent: map[server]visit{}}
 }
 
-// Verdict is what became of a packet that the switch gave to the controller.
+// Verdict is the result for a packet-in.
 type Verdict string
 
 // The verdicts.
 const (
 	Answered   Verdict = "answered"   // as a gateway
-	Given      Verdict = "given"      // a new flow, to a link
-	Again      Verdict = "again"      // a flow that has its link
-	Ended      Verdict = "ended"      // the end of a connection was noted
-	Ignored    Verdict = "ignored"    // nothing that the controller answers
+	Given      Verdict = "given"      // a new flow, which got a link
+	Again      Verdict = "again"      // a flow that already has a link
+	Ended      Verdict = "ended"      // the end of a connection was recorded
+	Ignored    Verdict = "ignored"    // not for the controller
 	DropLink   Verdict = "drop_link"  // no link is usable
-	DropFlow   Verdict = "drop_flow"  // of no flow that is known, and cannot begin one
-	DropFull   Verdict = "drop_full"  // there are as many flows as there may be
+	DropFlow   Verdict = "drop_flow"  // of an unknown flow, and not its first packet
+	DropFull   Verdict = "drop_full"  // the limit of flows is reached
 	DropRule   Verdict = "drop_rule"  // its rule is gone
-	DropOther  Verdict = "drop_other" // not from the inside address
-	DropShort  Verdict = "drop_short" // could not be read
-	DropQueue  Verdict = "drop_queue" // too many were waiting
+	DropOther  Verdict = "drop_other" // not from the internal address
+	DropShort  Verdict = "drop_short" // malformed
+	DropQueue  Verdict = "drop_queue" // the queue is full
 	DropSwitch Verdict = "drop_busy"  // the switch reads too slowly
 )
 
-// result is what a step of the machine ends in: messages to send in this order.
+// result of a step, with the messages to send in this order.
 type result struct {
 	verdict Verdict
 	send    []openflow.Message
 	flow    tables.Flow // of Given and Again
 }
 
-// packetIn takes a packet.
+// packetIn handles a packet-in.
 func (m *machine) packetIn(now time.Duration, p *openflow.PacketIn) result {
 	port, _ := p.Match.Get(openflow.FieldInPort)
 	c := tables.Cookie(p.Cookie)
@@ -105,7 +105,7 @@ func (m *machine) packetIn(now time.Duration, p *openflow.PacketIn) result {
 		return result{verdict: Ignored}
 	}
 	if c.Kind() == tables.Fixed {
-		reply := answer(m.state.Inside, p.Data)
+		reply := answer(m.state.Internal, p.Data)
 		if reply == nil {
 			return result{verdict: Ignored}
 		}
@@ -114,14 +114,14 @@ func (m *machine) packetIn(now time.Duration, p *openflow.PacketIn) result {
 	return m.choose(now, c, p.Data)
 }
 
-// choose is the paper's algorithm 1, for more than TCP: a flow's first packet chooses the link, and entries are installed that take the rest of
-// it there, and the answers back.
+// choose is the paper's algorithm 1, extended beyond TCP: the first packet of a flow selects the link, and installs entries for the rest of
+// the flow and its replies.
 func (m *machine) choose(now time.Duration, c tables.Cookie, data []byte) result {
 	f, flags, err := readFlow(data)
 	if err != nil {
 		return result{verdict: DropShort}
 	}
-	if f.Inside.Addr() != m.state.Inside.Address(f.V6()) {
+	if f.Internal.Addr() != m.state.Internal.Address(f.V6()) {
 		return result{verdict: DropOther}
 	}
 	first := f.Protocol != packet.ProtocolTCP || flags&(packet.SYN|packet.ACK|packet.RST|packet.FIN) == packet.SYN
@@ -143,35 +143,35 @@ func (m *machine) choose(now time.Duration, c tables.Cookie, data []byte) result
 	if len(m.flows) >= m.limit {
 		return result{verdict: DropFull}
 	}
-	chosen := &flow{place: m.link(now, server{set, f.Remote.Addr()}, rule.Together, options)}
+	chosen := &flow{place: m.link(now, server{set, f.Remote.Addr()}, rule.Affinity, options)}
 	m.flows[f] = chosen
 	m.given[chosen.place]++
 	return m.out(now, Given, f, chosen, true, data)
 }
 
-// link chooses the link of a new flow.
-func (m *machine) link(now time.Duration, to server, together time.Duration, options []tables.Option) int {
-	if together > 0 {
-		if v, ok := m.recent[to]; ok && now-v.at <= together && usable(options, v.place) {
+// link selects the link of a new flow.
+func (m *machine) link(now time.Duration, to server, affinity time.Duration, options []tables.Option) int {
+	if affinity > 0 {
+		if v, ok := m.recent[to]; ok && now-v.at <= affinity && usable(options, v.place) {
 			m.recent[to] = visit{v.place, now}
 			return v.place
 		}
 	}
-	if m.turns[to.set] == nil {
-		m.turns[to.set] = turns{}
+	if m.roundRobin[to.set] == nil {
+		m.roundRobin[to.set] = roundRobin{}
 	}
-	place := m.turns[to.set].next(options)
-	if together > 0 {
-		m.remember(now, to, place, together)
+	place := m.roundRobin[to.set].next(options)
+	if affinity > 0 {
+		m.remember(now, to, place, affinity)
 	}
 	return place
 }
 
-// remember notes where a server's flows go. There is room for as many servers as flows; those of long ago make it first.
-func (m *machine) remember(now time.Duration, to server, place int, together time.Duration) {
+// remember records the link of a server's flows. At the limit, expired servers are dropped first.
+func (m *machine) remember(now time.Duration, to server, place int, affinity time.Duration) {
 	if len(m.recent) >= m.limit {
 		for s, v := range m.recent {
-			if now-v.at > together {
+			if now-v.at > affinity {
 				delete(m.recent, s)
 			}
 		}
@@ -191,12 +191,12 @@ func usable(options []tables.Option, place int) bool {
 	return false
 }
 
-// settling is how long packets may still come that a switch had looked up before it knew of a flow's entries; Open vSwitch's cache is brought up
-// to date some time after a flow mod.
+// settling is how long packets may still arrive that a switch looked up before it had a flow's entries: Open vSwitch updates its cache some
+// time after a flow mod.
 const settling = time.Second
 
-// out has the switch take a flow to its link, from this packet on. The packet itself does not go through the tables: the first of a connection
-// would be told as one that follows an end. The entries of a flow that is known are sent anew if they have changed or may have gone.
+// out sends a flow to its link, starting with this packet. The packet itself bypasses the tables: otherwise the first packet of a
+// connection would be reported as one after an end. The entries of a known flow are sent again if they have changed or may have expired.
 func (m *machine) out(now time.Duration, v Verdict, f tables.Flow, to *flow, changed bool, data []byte) result {
 	var send []openflow.Message
 	if changed || now-to.installed > settling {
@@ -206,7 +206,7 @@ func (m *machine) out(now time.Duration, v Verdict, f tables.Flow, to *flow, cha
 	return result{v, append(send, packetOut(tables.InsidePort, data, openflow.ActionGroup{Group: tables.LinkGroup(to.place, f.V6())})), f}
 }
 
-// entries are a flow's as it is now.
+// entries returns a flow's current entries.
 func (m *machine) entries(f tables.Flow, to *flow) (out, back *openflow.FlowMod) {
 	long, short := uint16(idleTCP), uint16(idleTCP)
 	switch {
@@ -228,7 +228,7 @@ func packetOut(from openflow.PortNo, data []byte, do openflow.Action) *openflow.
 	return &openflow.PacketOut{Buffer: openflow.NoBuffer, InPort: from, Actions: []openflow.Action{do}, Data: data}
 }
 
-// end takes a packet of a connection that begins or ends it, as it came; it leaves by itself.
+// end handles a copy of a packet that begins or ends a connection; the packet itself has left.
 func (m *machine) end(now time.Duration, port openflow.PortNo, data []byte) result {
 	f, flags, err := readFlow(data)
 	if err != nil {
@@ -237,7 +237,7 @@ func (m *machine) end(now time.Duration, port openflow.PortNo, data []byte) resu
 	side := uint8(host)
 	if port != tables.InsidePort {
 		side = remote
-		f.Inside, f.Remote = netip.AddrPortFrom(m.state.Inside.Address(f.V6()), f.Remote.Port()), f.Inside
+		f.Internal, f.Remote = netip.AddrPortFrom(m.state.Internal.Address(f.V6()), f.Remote.Port()), f.Internal
 	}
 	known := m.flows[f]
 	if known == nil || side == remote && port != tables.PortOf(known.place) {
@@ -251,7 +251,7 @@ func (m *machine) end(now time.Duration, port openflow.PortNo, data []byte) resu
 	return result{verdict: Ended, send: []openflow.Message{back, out}}
 }
 
-// note follows a connection's begin and end by the flags of a packet, and reports whether its entries are others now.
+// note updates a connection's phase by a packet's flags, and reports whether its entries change.
 func (f *flow) note(side uint8, flags packet.Flags) bool {
 	was := f.phase
 	switch {
@@ -262,16 +262,17 @@ func (f *flow) note(side uint8, flags packet.Flags) bool {
 		if f.fins == host|remote {
 			f.phase = closed
 		}
-	case flags.Has(packet.SYN) && side == host && was == closed: // the ports are used again
+	case flags.Has(packet.SYN) && side == host && was == closed: // the ports are reused
 		f.phase, f.fins = begun, 0
 	}
 	return f.phase != was
 }
 
-// removed takes that the entry for a flow's answers has gone since it was idle. If there were answers to its first packet, it goes on for longer.
+// removed handles the idle timeout of a flow's entry for replies. If the first packet got a reply, the flow continues with a longer
+// timeout.
 func (m *machine) removed(r *openflow.FlowRemoved) []openflow.Message {
 	if r.Reason == openflow.RemovedDelete {
-		return nil // by ourselves, who know
+		return nil // by ourselves
 	}
 	f, place, ok := m.state.ReadFlow(&openflow.FlowMod{Table: r.Table, Cookie: r.Cookie, Match: r.Match})
 	if !ok || m.flows[f] == nil || m.flows[f].place != place {
@@ -289,8 +290,8 @@ func (m *machine) removed(r *openflow.FlowRemoved) []openflow.Message {
 	return []openflow.Message{out}
 }
 
-// set changes the state. The messages remove flows that cannot go on: their link is not usable any more, or its address, or the host's, is
-// another one.
+// set changes the state. The messages remove flows that cannot continue: their link is not usable any more, or it or the host has another
+// address.
 func (m *machine) set(s tables.State) []openflow.Message {
 	old := m.state
 	m.state = s
@@ -304,7 +305,7 @@ func (m *machine) set(s tables.State) []openflow.Message {
 				continue
 			}
 			stays := place < len(s.Links) && s.Links[place].Usable && s.Links[place].Family(v6).Complete() &&
-				s.Links[place].Family(v6).Address == was.Address && old.Inside.Address(v6) == s.Inside.Address(v6)
+				s.Links[place].Family(v6).Address == was.Address && old.Internal.Address(v6) == s.Internal.Address(v6)
 			if !stays {
 				gone[[2]int{place, version}] = true
 				send = append(send, tables.FlowsOf(place, v6))
@@ -328,7 +329,7 @@ func (m *machine) set(s tables.State) []openflow.Message {
 	return send
 }
 
-// adopt forgets all flows and takes those that a switch has. It returns the messages that remove what cannot go on.
+// adopt replaces all flows by those of a switch. It returns the messages that remove stale ones.
 func (m *machine) adopt(entries []*openflow.FlowMod) []openflow.Message {
 	kept, stale := m.state.Adopt(entries)
 	was := m.flows

@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	insideAddress  = "192.0.0.2"
-	insideAddress6 = "64:ff9b:1::2"
+	internalAddress  = "192.0.0.2"
+	internalAddress6 = "64:ff9b:1::2"
 )
 
 // ruled is a state whose links have weights; 0: not usable. One rule, by the controller.
 func ruled(weights ...int) tables.State {
 	s := tables.State{
 		Datapath: config.OpenVSwitch,
-		Inside: tables.Inside{MAC: links.MAC{2, 0, 0, 1, 0, 1}, MTU: 1500, IPv4: netip.MustParseAddr(insideAddress),
-			IPv6: netip.MustParseAddr(insideAddress6), Gateways: []tables.Gateway{
+		Internal: tables.Internal{MAC: links.MAC{2, 0, 0, 1, 0, 1}, MTU: 1500, IPv4: netip.MustParseAddr(internalAddress),
+			IPv6: netip.MustParseAddr(internalAddress6), Gateways: []tables.Gateway{
 				{IPv4: netip.MustParseAddr("192.0.0.1"), IPv6: netip.MustParseAddr("64:ff9b:1::1")},
 				{IPv4: netip.MustParseAddr("192.0.0.3"), IPv6: netip.MustParseAddr("64:ff9b:1::3")}}},
 		Rules: []tables.Rule{{Otherwise: config.Any, Method: config.Controller}},
@@ -50,9 +50,9 @@ func ruled(weights ...int) tables.State {
 // tcp is a packet of the host, from an inside port.
 func tcp(port uint16, to string, flags packet.Flags) []byte {
 	server := netip.MustParseAddrPort(to)
-	from := netip.MustParseAddr(insideAddress)
+	from := netip.MustParseAddr(internalAddress)
 	if server.Addr().Is6() {
-		from = netip.MustParseAddr(insideAddress6)
+		from = netip.MustParseAddr(internalAddress6)
 	}
 	return packet.Build(packet.Spec{DstMAC: packet.MAC(tables.GatewayMAC(0)), Src: netip.AddrPortFrom(from, port), Dst: server, Flags: flags})
 }
@@ -124,7 +124,7 @@ func TestAlgorithm1(t *testing.T) {
 }
 
 // TestTurns: weighted turns are exact in every run as long as the weights' sum, and spread within it.
-func TestTurns(t *testing.T) {
+func TestRoundRobin(t *testing.T) {
 	tests := []struct {
 		weights []uint16
 		want    string
@@ -140,7 +140,7 @@ func TestTurns(t *testing.T) {
 		for place, w := range tt.weights {
 			options = append(options, tables.Option{Place: place, Weight: w})
 		}
-		s, got := turns{}, ""
+		s, got := roundRobin{}, ""
 		for range tt.want {
 			got += strconv.Itoa(s.next(options))
 		}
@@ -241,8 +241,8 @@ func (s *script) event(words []string) {
 		s.sent(m.set(state))
 	case "limit":
 		m.limit = s.number(words[1])
-	case "together":
-		m.state.Rules[0].Together = s.duration(words[1])
+	case "affinity":
+		m.state.Rules[0].Affinity = s.duration(words[1])
 	case "at":
 		s.now = s.duration(words[1])
 	case ">":
@@ -332,14 +332,14 @@ func (s *script) entry(m *openflow.FlowMod) string {
 		s.t.Fatalf("%s has no %v", tables.Text(m), names)
 		return openflow.TLV{}
 	}
-	way, port := "out", get(openflow.FieldTCPSrc, openflow.FieldUDPSrc)
+	direction, port := "out", get(openflow.FieldTCPSrc, openflow.FieldUDPSrc)
 	address, server := get(openflow.FieldIPv4Dst, openflow.FieldIPv6Dst), get(openflow.FieldTCPDst, openflow.FieldUDPDst)
 	if m.Table == tables.Back {
-		way, port, server = "back", server, port
+		direction, port, server = "back", server, port
 		address = get(openflow.FieldIPv4Src, openflow.FieldIPv6Src)
 	}
 	to := netip.AddrPortFrom(address.Addr(), uint16(server.Uint()))
-	text := fmt.Sprintf("%s %d %s link %d idle %d", way, port.Uint(), to, number/2, m.Idle)
+	text := fmt.Sprintf("%s %d %s link %d idle %d", direction, port.Uint(), to, number/2, m.Idle)
 	if m.Command == openflow.FlowDeleteStrict {
 		return "delete " + text
 	}
@@ -351,7 +351,7 @@ func TestOthers(t *testing.T) {
 	rule := tables.NewCookie(tables.RuleOf, 0)
 	fragment := udp(1, "203.0.113.9:53")
 	fragment[packet.EthernetSize+7] = 1 // the second one
-	icmp := packet.BuildICMP(packet.ICMPSpec{Src: netip.MustParseAddr(insideAddress), Dst: netip.MustParseAddr("203.0.113.9"), Type: 3})
+	icmp := packet.BuildICMP(packet.ICMPSpec{Src: netip.MustParseAddr(internalAddress), Dst: netip.MustParseAddr("203.0.113.9"), Type: 3})
 	tests := []struct {
 		name string
 		in   *openflow.PacketIn

@@ -35,7 +35,7 @@ type network struct {
 	t            *testing.T
 	host, server *lab.Host
 	uplinks      []*lab.Link
-	inside       *lab.Interface
+	internal     *lab.Interface
 	state        tables.State
 	controller   *Controller
 	socket       string
@@ -77,12 +77,12 @@ func newNetwork(t *testing.T, target string, count int, method config.Method) *n
 	if target == ovs {
 		options.NoOffloads = true // as its userspace datapath needs
 	}
-	inside := l.Link(lab.End{Host: n.host, Name: "bal0", Addrs: []string{"192.0.0.2/29", "64:ff9b:1::2/64"}},
+	internal := l.Link(lab.End{Host: n.host, Name: "bal0", Addrs: []string{"192.0.0.2/29", "64:ff9b:1::2/64"}},
 		lab.End{Host: n.host, Name: "bal0p"}, options)
-	n.inside = inside.A
+	n.internal = internal.A
 	n.state = tables.State{
 		Datapath: config.OpenVSwitch,
-		Inside: tables.Inside{MAC: links.MAC(n.inside.MAC), MTU: 1500, IPv4: netip.MustParseAddr("192.0.0.2"),
+		Internal: tables.Internal{MAC: links.MAC(n.internal.MAC), MTU: 1500, IPv4: netip.MustParseAddr("192.0.0.2"),
 			IPv6: netip.MustParseAddr("64:ff9b:1::2"), Gateways: []tables.Gateway{
 				{IPv4: netip.MustParseAddr("192.0.0.1"), IPv6: netip.MustParseAddr("64:ff9b:1::1")},
 				{IPv4: netip.MustParseAddr("192.0.0.3"), IPv6: netip.MustParseAddr("64:ff9b:1::3")}}},

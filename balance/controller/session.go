@@ -33,7 +33,7 @@ func (s *session) close() {
 	s.queue.end()
 }
 
-// receive is the task that takes messages out of the channel, so that what answers a request is never behind packets that nobody reads.
+// receive reads messages from the channel, so that replies never wait behind packet-ins that nobody reads.
 func (s *session) receive(ctx context.Context) {
 	defer s.queue.end()
 	for {
@@ -45,12 +45,12 @@ func (s *session) receive(ctx context.Context) {
 	}
 }
 
-// read asks for all that is in the switch's tables.
+// read requests all of the switch's tables.
 func (s *session) read(ctx context.Context) ([]openflow.FlowStats, []openflow.GroupDesc, error) {
 	var entries []openflow.FlowStats
 	parts, err := s.conn.Multipart(ctx, openflow.FlowStatsRequest{FlowQuery: openflow.NewFlowQuery()})
 	if err != nil {
-		return nil, nil, fmt.Errorf("ask the switch for its flow entries: %w", err)
+		return nil, nil, fmt.Errorf("request the switch's flow entries: %w", err)
 	}
 	for _, p := range parts {
 		if list, ok := p.(openflow.FlowStatsReply); ok {
@@ -59,7 +59,7 @@ func (s *session) read(ctx context.Context) ([]openflow.FlowStats, []openflow.Gr
 	}
 	var groups []openflow.GroupDesc
 	if parts, err = s.conn.Multipart(ctx, openflow.GroupDescRequest{}); err != nil {
-		return nil, nil, fmt.Errorf("ask the switch for its groups: %w", err)
+		return nil, nil, fmt.Errorf("request the switch's groups: %w", err)
 	}
 	for _, p := range parts {
 		if list, ok := p.(openflow.GroupDescReply); ok {
@@ -69,7 +69,7 @@ func (s *session) read(ctx context.Context) ([]openflow.FlowStats, []openflow.Gr
 	return entries, groups, nil
 }
 
-// send sends messages as long as there is room for them.
+// send sends messages as long as the channel accepts them.
 func (s *session) send(list []openflow.Message) error {
 	for _, m := range list {
 		xid := s.conn.NextXID()
@@ -81,7 +81,7 @@ func (s *session) send(list []openflow.Message) error {
 	return nil
 }
 
-// sent are the last messages, so that an error can be told with what caused it.
+// sent are the last messages, to report them with an error that they caused.
 type sent struct {
 	last [1024]struct {
 		xid     uint32
@@ -91,7 +91,7 @@ type sent struct {
 }
 
 func (s *sent) note(xid uint32, m openflow.Message) {
-	if p, ok := m.(*openflow.PacketOut); ok { // holds a packet
+	if p, ok := m.(*openflow.PacketOut); ok { // it contains a packet
 		m = &openflow.PacketOut{InPort: p.InPort, Actions: p.Actions}
 	}
 	s.last[s.next].xid, s.last[s.next].message = xid, m
@@ -107,7 +107,7 @@ func (s *sent) message(xid uint32) openflow.Message {
 	return nil
 }
 
-// queue holds what the switch has sent. Packets beyond a number of them are dropped; the rest is bounded by what the switch holds.
+// queue holds messages of the switch. It drops packet-ins beyond its limit; other messages are bounded by the switch's size.
 type queue struct {
 	mu      sync.Mutex
 	changed sync.Cond
@@ -144,7 +144,7 @@ func (q *queue) push(m channel.Received) {
 	q.changed.Signal()
 }
 
-// pop waits for the next message. It reports false when there will be none.
+// pop waits for the next message. It returns false when there are no more.
 func (q *queue) pop() (channel.Received, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -155,7 +155,7 @@ func (q *queue) pop() (channel.Received, bool) {
 		return channel.Received{}, false
 	}
 	m := q.list[0]
-	q.list[0] = channel.Received{} // or the array would hold it
+	q.list[0] = channel.Received{} // for the garbage collector
 	q.list = q.list[1:]
 	if isPacket(m) {
 		q.packets--

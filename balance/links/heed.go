@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listen takes what the kernel says until ctx ends, and with it the socket. It is a hint only: what has changed is read, so that
-// nothing is older than what was read before.
+// listen receives the kernel's notifications until ctx ends and the socket is closed. They are only hints: what has changed is read, so
+// that the data is never older than before.
 func (w *Watcher) listen(ctx context.Context) {
 	for {
 		messages, _, err := w.changes.Receive()
@@ -33,7 +33,7 @@ func (w *Watcher) listen(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, unix.EINTR):
-		default: // ENOBUFS: there were more changes than room for them
+		default: // ENOBUFS: the buffer overflowed
 			w.hint(hints{parts: everything, missed: true})
 		}
 	}
@@ -41,7 +41,7 @@ func (w *Watcher) listen(ctx context.Context) {
 
 func (w *Watcher) hint(h hints) {
 	w.mu.Lock()
-	if h.parts == neighbours && len(h.heard) > 0 { // of a large network there are many, and of all but gateways nothing is made
+	if h.parts == neighbours && len(h.heard) > 0 { // large networks have many neighbours, and only gateways matter
 		kept := h.heard[:0]
 		for _, e := range h.heard {
 			if slices.ContainsFunc(w.list, e.of) {
@@ -53,7 +53,7 @@ func (w *Watcher) hint(h hints) {
 			return
 		}
 	}
-	// When an interface or an address of it goes, the kernel takes IPv4 routes with it and does not tell.
+	// When an interface or its address goes, the kernel removes IPv4 routes without notifications.
 	if slices.ContainsFunc(w.list, func(l Link) bool { return slices.Contains(h.indexes, l.Index) }) {
 		h.parts |= routes
 	}
@@ -65,12 +65,12 @@ func (w *Watcher) hint(h hints) {
 	w.rouse()
 }
 
-// heed says what a message is a hint at.
+// heed returns what a message hints at.
 func heed(m syscall.NetlinkMessage) hints {
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		if len(m.Data) < unix.SizeofIfInfomsg || nl.DeserializeIfInfomsg(m.Data).Family != unix.AF_UNSPEC {
-			return hints{} // a bridge says with AF_BRIDGE what its ports do
+			return hints{} // bridges send AF_BRIDGE messages about their ports
 		}
 		return hints{parts: interfaces, indexes: []int{int(binary.NativeEndian.Uint32(m.Data[indexAt:]))}}
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
@@ -79,7 +79,7 @@ func heed(m syscall.NetlinkMessage) hints {
 		}
 		return hints{parts: interfaces, indexes: []int{int(binary.NativeEndian.Uint32(m.Data[indexAt:]))}}
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
-		if len(m.Data) < unix.SizeofRtMsg || m.Data[1] != 0 { // the length of its prefix
+		if len(m.Data) < unix.SizeofRtMsg || m.Data[1] != 0 { // length of the prefix
 			return hints{}
 		}
 		return hints{parts: routes}
@@ -89,7 +89,7 @@ func heed(m syscall.NetlinkMessage) hints {
 	return hints{}
 }
 
-// indexAt is where struct ifinfomsg (linux/rtnetlink.h) and struct ifaddrmsg (linux/if_addr.h) have the interface.
+// indexAt is the offset of the interface in struct ifinfomsg (linux/rtnetlink.h) and struct ifaddrmsg (linux/if_addr.h).
 const indexAt = 4
 
 func heedNeighbour(m syscall.NetlinkMessage) hints {

@@ -8,15 +8,14 @@ import (
 	"baton/balance/config"
 )
 
-// Protocol is the number of the routes, rules and addresses that a balance makes. They are what follows from the links, so they say
-// nothing about them.
+// Protocol is the number of the balance's own routes, rules and addresses. They follow from the links, so they are ignored here.
 const Protocol = 66
 
-// Kernel is what the kernel says of the interfaces of links, as data.
+// Kernel is the kernel's state of the links' interfaces, as data.
 type Kernel struct {
 	Interfaces []Interface
 	Addresses  []Address
-	Routes     []Route // to everywhere, and no others
+	Routes     []Route // default routes only
 	Neighbours []Neighbour
 }
 
@@ -24,52 +23,52 @@ type Kernel struct {
 type Interface struct {
 	Index int
 	Name  string
-	MAC   MAC // zero: it has no link layer, such as ppp, WireGuard and raw IP modems
+	MAC   MAC // zero: no link layer, such as ppp, WireGuard and raw IP modems
 	MTU   int
-	Live  bool // up, with a carrier, and not waiting for anybody's leave (802.1X)
+	Live  bool // up, with a carrier, and not waiting for authentication (802.1X)
 }
 
 // Address is an address of an interface.
 type Address struct {
 	Index      int
 	Prefix     netip.Prefix // with the address's own bits
-	Global     bool         // by its scope
-	Tentative  bool         // it is being, or has been, found that another host has it
+	Global     bool         // scope
+	Tentative  bool         // duplicate address detection is running or has failed
 	Deprecated bool
-	Temporary  bool // RFC 8981; of IPv4: secondary
+	Temporary  bool // RFC 8981; in IPv4: secondary
 }
 
-// Route is a default route by one gateway.
+// Route is a default route with one gateway.
 type Route struct {
 	Index    int
-	Gateway  netip.Addr // not valid: there is none
-	Source   netip.Addr // that it prefers; not valid: none
+	Gateway  netip.Addr // not valid: none
+	Source   netip.Addr // preferred source; not valid: none
 	Metric   int
 	Table    int
 	Protocol int
 }
 
-// Neighbour is an entry of the tables of ARP and neighbour discovery.
+// Neighbour is an entry of the ARP or neighbour discovery table.
 type Neighbour struct {
 	Index   int
 	Address netip.Addr
-	MAC     MAC // zero: not known
+	MAC     MAC // zero: unknown
 	State   Reach
 }
 
-// Reach is what the kernel thinks of a neighbour.
+// Reach is the kernel's state of a neighbour.
 type Reach int
 
 // The states, as far as they matter.
 const (
-	Asked  Reach = iota // no answer yet, or nobody has asked
-	Known               // an answer is remembered
-	Fixed               // somebody has told it, and it is not asked
-	Failed              // no answer came
+	Unresolved Reach = iota // no answer yet, or not probed
+	Known                   // an answer is remembered
+	Fixed                   // set by an administrator, and never probed
+	Failed                  // no answer
 )
 
-// Derive says what a link is. resolvers are those that the host's services tell; last is what the link was before: a gateway's MAC is
-// remembered while the kernel asks for it again.
+// Derive computes the state of a link. resolvers are those that the host's services report; last is the link's previous state: a gateway's
+// MAC is kept while the kernel resolves it again.
 func Derive(c config.Link, k Kernel, resolvers []netip.Addr, last Link) Link {
 	l := Link{Name: c.Name, Interface: c.Interface, Resolvers: c.Resolvers}
 	i := slices.IndexFunc(k.Interfaces, func(n Interface) bool { return n.Name == c.Interface })
@@ -82,7 +81,7 @@ func Derive(c config.Link, k Kernel, resolvers []netip.Addr, last Link) Link {
 		l.Resolvers = resolvers
 	}
 	if last.Index != l.Index || !last.Carrier {
-		last = Link{} // it may lead to another network, with another gateway of the same address
+		last = Link{} // it may lead to another network, whose gateway has the same address
 	}
 	l.V4 = family(c, k, n.Index, false, last.V4)
 	l.V6 = family(c, k, n.Index, true, last.V6)
@@ -99,14 +98,14 @@ func family(c config.Link, k Kernel, index int, v6 bool, last Family) Family {
 	if !f.Gateway.IsValid() {
 		return f
 	}
-	reach := Asked
+	reach := Unresolved
 	for _, n := range k.Neighbours {
 		if n.Index == index && n.Address == f.Gateway {
 			f.GatewayMAC, reach = n.MAC, n.State
 		}
 	}
 	switch reach {
-	case Asked:
+	case Unresolved:
 		f.GatewayMAC = MAC{}
 		if last.Gateway == f.Gateway {
 			f.GatewayMAC = last.GatewayMAC
@@ -117,8 +116,8 @@ func family(c config.Link, k Kernel, index int, v6 bool, last Family) Family {
 	return f
 }
 
-// gateway is the one that is configured, or else the default route's that the kernel would prefer, of the main table first: other
-// tables have it where a network service has made routes by policy.
+// gateway returns the configured gateway, or else that of the default route that the kernel would prefer. Routes of the main table come
+// first; network services with policy routing put theirs into other tables.
 func gateway(c config.Link, k Kernel, index int, v6 bool) (gateway, source netip.Addr) {
 	for _, a := range c.Gateways {
 		if a.Is6() == v6 {
@@ -149,8 +148,8 @@ func rank(table int) int {
 	return 1
 }
 
-// address is the address that packets leave with: the route's own choice, or else what the kernel would take, with one exception. A
-// temporary address comes last: it changes every day, and every flow of the link would end with it.
+// address returns the source address for packets: the route's preferred source, or else the kernel's choice, with one exception. A
+// temporary address comes last: it changes every day, and all flows of the link would end with it.
 func address(k Kernel, index int, v6 bool, source, gateway netip.Addr) (Address, bool) {
 	var usable []Address
 	for _, a := range k.Addresses {
@@ -162,7 +161,7 @@ func address(k Kernel, index int, v6 bool, source, gateway netip.Addr) (Address,
 	if len(usable) == 0 {
 		return Address{}, false
 	}
-	// MinFunc takes the first of those that are alike, as the kernel does.
+	// Of equal ones MinFunc takes the first, as the kernel does.
 	return slices.MinFunc(usable, func(a, b Address) int {
 		return cmp.Or(
 			worse(a.Prefix.Addr() != source, b.Prefix.Addr() != source),
@@ -175,7 +174,7 @@ func address(k Kernel, index int, v6 bool, source, gateway netip.Addr) (Address,
 	}), true
 }
 
-// worse orders what is not so before what is.
+// worse sorts false before true.
 func worse(a, b bool) int {
 	switch {
 	case a == b:

@@ -113,9 +113,9 @@ func TestDerive(t *testing.T) {
 
 func TestResolversOfLink(t *testing.T) {
 	k := Kernel{Interfaces: []Interface{{Index: 5, Name: "eth0"}}}
-	own, told := []netip.Addr{netip.MustParseAddr("192.0.2.1")}, []netip.Addr{netip.MustParseAddr("192.0.2.2")}
-	for _, tt := range []struct{ config, want []netip.Addr }{{own, own}, {nil, told}} {
-		got := Derive(config.Link{Interface: "eth0", Resolvers: tt.config}, k, told, Link{}).Resolvers
+	own, reported := []netip.Addr{netip.MustParseAddr("192.0.2.1")}, []netip.Addr{netip.MustParseAddr("192.0.2.2")}
+	for _, tt := range []struct{ config, want []netip.Addr }{{own, own}, {nil, reported}} {
+		got := Derive(config.Link{Interface: "eth0", Resolvers: tt.config}, k, reported, Link{}).Resolvers
 		if diff := cmp.Diff(tt.want, got, sameAddr...); diff != "" {
 			t.Errorf("resolvers (-want +got):\n%s", diff)
 		}
@@ -127,7 +127,7 @@ func TestAsking(t *testing.T) {
 		state Reach
 		now   bool
 		want  ask
-	}{{Asked, false, use}, {Asked, true, use}, {Known, false, use}, {Known, true, probe}, {Failed, true, use}, {Fixed, false, leave}, {Fixed, true, leave}} {
+	}{{Unresolved, false, use}, {Unresolved, true, use}, {Known, false, use}, {Known, true, probe}, {Failed, true, use}, {Fixed, false, leave}, {Fixed, true, leave}} {
 		if got := asking(tt.state, tt.now); got != tt.want {
 			t.Errorf("asking(%v, %v) = %v, want %v", tt.state, tt.now, got, tt.want)
 		}

@@ -79,7 +79,7 @@ func (f *fixture) open(links ...config.Link) {
 	f.must(f.host.Do(func() (err error) {
 		f.w, err = Open(context.Background(), Options{
 			Links: links, Log: slog.New(slog.NewTextHandler(f.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
-			Tell: func(list []Link) {
+			Report: func(list []Link) {
 				f.mu.Lock()
 				defer f.mu.Unlock()
 				f.list, f.tells = list, f.tells+1
@@ -231,7 +231,7 @@ func TestGatewayChanges(t *testing.T) {
 	}
 }
 
-func TestGatewaySilent(t *testing.T) {
+func TestGatewayUnresponsive(t *testing.T) {
 	f := setUp(t)
 	f.open(both()...)
 	f.until(0, "usable", usable)
@@ -335,7 +335,7 @@ func TestOverrun(t *testing.T) {
 }
 
 // TestCarrierUntold: a carrier that has gone is seen before the kernel tells of it.
-func TestCarrierUntold(t *testing.T) {
+func TestCarrierUnreported(t *testing.T) {
 	f := setUp(t)
 	index := f.cables[0].A.Index
 	w := &Watcher{

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// part is a part of what the kernel says; parts can be joined.
+// part is a part of the kernel's state; parts can be combined.
 type part uint
 
 const (
@@ -21,7 +21,7 @@ const (
 	everything = interfaces | routes | neighbours
 )
 
-// read brings parts of k up to date for the interfaces of these names.
+// read updates parts of k for the named interfaces.
 func read(h *netlink.Handle, k *Kernel, names []string, what part) error {
 	if what&interfaces != 0 {
 		before := *k
@@ -43,7 +43,7 @@ func read(h *netlink.Handle, k *Kernel, names []string, what part) error {
 	return nil
 }
 
-// whole calls dump again while the kernel says that what it gave may not fit together.
+// whole repeats dump while the kernel reports an inconsistent result.
 func whole(dump func() error) error {
 	err := dump()
 	for range 3 {
@@ -53,7 +53,7 @@ func whole(dump func() error) error {
 		err = dump()
 	}
 	if errors.Is(err, netlink.ErrDumpInterrupted) {
-		return nil // what changes so fast says so again
+		return nil // such frequent changes cause more notifications
 	}
 	return err
 }
@@ -97,7 +97,7 @@ func readInterfaces(h *netlink.Handle, k *Kernel, names []string) error {
 	return nil
 }
 
-// live says whether an interface is up, has a carrier, and is not waiting for anybody's leave.
+// live reports whether an interface is up, has a carrier, and is not waiting for authentication.
 func live(link netlink.Link) bool {
 	const flags = unix.IFF_UP | unix.IFF_RUNNING | unix.IFF_LOWER_UP
 	return link.Attrs().RawFlags&flags == flags
@@ -122,7 +122,7 @@ func readRoutes(h *netlink.Handle, k *Kernel) error {
 	return nil
 }
 
-// defaults are the ways of a route to everywhere; none of another one.
+// defaults returns the next hops of a default route; none for other routes.
 func defaults(r netlink.Route) []Route {
 	if r.Dst != nil {
 		if ones, _ := r.Dst.Mask.Size(); ones != 0 {
@@ -135,7 +135,7 @@ func defaults(r netlink.Route) []Route {
 	source, _ := netip.AddrFromSlice(r.Src)
 	var out []Route
 	add := func(index int, gateway net.IP) {
-		// The IPv6 gateway of an IPv4 route (RFC 8950) comes as Via, and is none here.
+		// The IPv6 gateway of an IPv4 route (RFC 8950) comes as Via, which is not supported.
 		if a, ok := netip.AddrFromSlice(gateway); ok {
 			out = append(out, Route{
 				Index: index, Gateway: a.Unmap(), Source: source.Unmap(), Metric: r.Priority, Table: r.Table, Protocol: int(r.Protocol),
@@ -169,7 +169,7 @@ func readNeighbours(h *netlink.Handle, k *Kernel) error {
 	return nil
 }
 
-// reach is what a state of linux/neighbour.h comes to.
+// reach converts a state of linux/neighbour.h.
 func reach(state int) Reach {
 	switch {
 	case state&(netlink.NUD_PERMANENT|netlink.NUD_NOARP) != 0:
@@ -179,7 +179,7 @@ func reach(state int) Reach {
 	case state&netlink.NUD_FAILED != 0:
 		return Failed
 	}
-	return Asked
+	return Unresolved
 }
 
 func macOf(a net.HardwareAddr) (m MAC) {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadHost reads what Check needs, in the calling thread's network namespace.
+// ReadHost reads the input of Check, in the calling thread's network namespace.
 func ReadHost(list []Link) (Host, error) {
 	host := Host{Links: list}
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)

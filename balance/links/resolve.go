@@ -6,19 +6,19 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// ask is how the kernel is asked for a neighbour.
+// ask is a way to have the kernel resolve a neighbour.
 type ask int
 
 const (
-	leave ask = iota // it needs no asking
-	use              // as somebody who sends to it: asked for now if nothing is known, and in a while if what is known is old
-	probe            // what is known is asked for again now
+	leave ask = iota // do nothing
+	use              // as a sender: resolved now if unknown, and soon if stale
+	probe            // resolved again now
 )
 
-// asking is how to ask for a neighbour so that it stays known, or to see whether it answers now.
+// asking returns how to keep a neighbour resolved or, with now, how to check whether it answers.
 func asking(state Reach, now bool) ask {
 	switch {
-	case state == Fixed: // using it would make an ordinary entry of what an administrator has fixed
+	case state == Fixed: // sending to it would turn an administrator's entry into a dynamic one
 		return leave
 	case state == Known && now:
 		return probe
@@ -26,7 +26,7 @@ func asking(state Reach, now bool) ask {
 	return use
 }
 
-// Probe asks the gateways of a link whether they are there, now: Answered tells what they say.
+// Probe probes the gateways of a link now. Answered is called with the result.
 func (w *Watcher) Probe(link string) {
 	w.mu.Lock()
 	w.hints.probes = append(w.hints.probes, link)
@@ -41,14 +41,14 @@ func (w *Watcher) probe(name string) {
 		}
 		w.askGateways(l, func(state Reach) ask {
 			if state == Fixed && w.o.Answered != nil {
-				w.o.Answered(name, true) // whoever fixed it knows that it is there
+				w.o.Answered(name, true) // whoever set the entry vouches for it
 			}
 			return asking(state, true)
 		})
 	}
 }
 
-// solicit asks for the gateways whose MACs are not known, or for all of them.
+// solicit resolves the gateways whose MACs are unknown, or all of them.
 func (w *Watcher) solicit(all bool) {
 	for _, l := range w.List() {
 		w.askGateways(l, func(state Reach) ask {
@@ -69,7 +69,7 @@ func (w *Watcher) askGateways(l Link, how func(Reach) ask) {
 			continue
 		}
 		if err := w.askFor(l.Index, f.Gateway, how(reachOf(w.kernel, l.Index, f.Gateway))); err != nil {
-			w.o.Log.Debug("a gateway could not be asked for", "link", l.Name, "gateway", f.Gateway, "error", err)
+			w.o.Log.Debug("cannot probe a gateway", "link", l.Name, "gateway", f.Gateway, "error", err)
 		}
 	}
 }
@@ -80,10 +80,10 @@ func reachOf(k Kernel, index int, gateway netip.Addr) Reach {
 			return n.State
 		}
 	}
-	return Asked
+	return Unresolved
 }
 
-// askFor makes the kernel ask. The entry is an ordinary one, which ends by itself.
+// askFor makes the kernel resolve a neighbour. The entry is a dynamic one, which expires.
 func (w *Watcher) askFor(index int, gateway netip.Addr, how ask) error {
 	entry := &netlink.Neigh{LinkIndex: index, IP: gateway.AsSlice()}
 	switch how {
@@ -94,7 +94,7 @@ func (w *Watcher) askFor(index int, gateway netip.Addr, how ask) error {
 		if w.handle.NeighSet(entry) == nil {
 			return nil
 		}
-		entry.State = 0 // it has just gone, and with it what could be asked for again
+		entry.State = 0 // the entry has just expired
 	}
 	entry.Flags = netlink.NTF_USE
 	return w.handle.NeighSet(entry)

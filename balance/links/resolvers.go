@@ -14,8 +14,8 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// Host services tell of resolvers some time after an address, and not everything that they tell is announced: they are asked often
-// after a change of a link, and seldom otherwise.
+// Host services report resolvers some time after an address, and not all changes are announced: they are polled often after a change of a
+// link, and rarely otherwise.
 const (
 	resolversSoon  = time.Second
 	resolversOften = 5
@@ -23,15 +23,15 @@ const (
 	busTimeout     = 2 * time.Second
 )
 
-// leasesFolder is where systemd-networkd keeps what it has by DHCP, a file for each interface's index.
+// leasesFolder contains systemd-networkd's DHCP leases, a file for each interface index.
 const leasesFolder = "/run/systemd/netif/leases"
 
-// resolvers asks the host's network services which resolvers belong to which interface. A service that is not there is no error: then
-// no link has resolvers but those of the configuration.
+// resolvers queries the host's network services for the resolvers of each interface. A missing service is no error: then links have only
+// the configured resolvers.
 type resolvers struct {
 	leases  string
 	bus     func(context.Context) (*dbus.Conn, error)
-	indexes chan []int                // of links, when they have changed
+	indexes chan []int                // of the links, when they have changed
 	found   chan map[int][]netip.Addr // resolvers by index
 }
 
@@ -43,16 +43,16 @@ func systemBus(ctx context.Context) (*dbus.Conn, error) {
 	return dbus.ConnectSystemBus(dbus.WithContext(ctx))
 }
 
-// want says of which interfaces they are to be found. It does not wait, and has one caller.
+// want sets the interfaces to look up. It does not block, and has one caller.
 func (r *resolvers) want(indexes []int) {
 	select {
-	case <-r.indexes: // an older wish
+	case <-r.indexes: // an older request
 	default:
 	}
 	r.indexes <- indexes
 }
 
-// run asks until ctx ends.
+// run polls until ctx ends.
 func (r *resolvers) run(ctx context.Context) {
 	var indexes []int
 	timer := time.NewTimer(resolversLater)
@@ -81,7 +81,7 @@ func (r *resolvers) run(ctx context.Context) {
 	}
 }
 
-// ask asks systemd-resolved, and systemd-networkd for the interfaces that it says nothing of.
+// ask queries systemd-resolved, and systemd-networkd for the interfaces that are missing there.
 func (r *resolvers) ask(ctx context.Context, indexes []int) map[int][]netip.Addr {
 	out := r.askResolved(ctx)
 	for _, index := range indexes {
@@ -104,7 +104,7 @@ func (r *resolvers) askResolved(ctx context.Context) map[int][]netip.Addr {
 	defer cancel()
 	var list []busServer
 	if err := r.property(ctx, &list); err != nil {
-		return make(map[int][]netip.Addr) // there is no bus, or no systemd-resolved
+		return make(map[int][]netip.Addr) // no bus, or no systemd-resolved
 	}
 	return byIndex(list)
 }
@@ -116,11 +116,11 @@ func (r *resolvers) property(ctx context.Context, to *[]busServer) error {
 	}
 	defer conn.Close()
 	var v dbus.Variant
-	// It must not be started by being asked.
+	// The query must not start the service.
 	call := conn.Object("org.freedesktop.resolve1", "/org/freedesktop/resolve1").CallWithContext(ctx,
 		"org.freedesktop.DBus.Properties.Get", dbus.FlagNoAutoStart, "org.freedesktop.resolve1.Manager", "DNS")
 	if err := call.Store(&v); err != nil {
-		return fmt.Errorf("ask systemd-resolved: %w", err)
+		return fmt.Errorf("query systemd-resolved: %w", err)
 	}
 	if err := v.Store(to); err != nil {
 		return fmt.Errorf("read resolvers: %w", err)
@@ -128,7 +128,7 @@ func (r *resolvers) property(ctx context.Context, to *[]busServer) error {
 	return nil
 }
 
-// byIndex leaves out what is not of an interface, and the addresses of the host itself.
+// byIndex drops servers without an interface, and the host's own addresses.
 func byIndex(list []busServer) map[int][]netip.Addr {
 	out := make(map[int][]netip.Addr)
 	for _, s := range list {

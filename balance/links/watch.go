@@ -17,29 +17,29 @@ import (
 )
 
 const (
-	// changeBuffer is how many bytes of changes the kernel keeps for us: about a thousand changes.
+	// changeBuffer is the receive buffer for notifications, in bytes: enough for about a thousand.
 	changeBuffer = 1 << 20
-	// round is how often gateways without a MAC are asked for. The kernel asks three times, a second apart, before it gives up.
+	// round is the interval for resolving gateways without a MAC. The kernel sends three requests, a second apart, before it gives up.
 	round = time.Second
-	// useEvery is how many rounds go by until the kernel is told that a gateway is in use: it asks again then, if it has not heard of it
-	// for half a minute or so (base_reachable_time_ms, delay_first_probe_time). Else it would never notice that a MAC has changed, as
-	// the switch sends to gateways and the host does not.
+	// useEvery is how many rounds pass before the kernel is told that a gateway is in use: it then probes it, if it has not heard of it for
+	// about half a minute (base_reachable_time_ms, delay_first_probe_time). Otherwise it would never notice a changed MAC, because the
+	// switch sends to the gateway, not the host.
 	useEvery = 5
-	// lookEvery is how many rounds go by until all is read again, in case that a change was not told.
+	// lookEvery is how many rounds pass before everything is read again, in case a notification was missed.
 	lookEvery = 60
-	// The kernel tells of carriers once a second at most, but for the first (linkwatch): for that long after a change they are looked at.
+	// The kernel reports carrier changes at most once a second, except the first (linkwatch): for this long after a change they are polled.
 	swiftFor   = 1200 * time.Millisecond
 	swiftEvery = 40 * time.Millisecond
 )
 
-// Options of Open. Log and Tell are required.
+// Options of Open. Log and Report are required.
 type Options struct {
 	Links []config.Link
-	// Tell is called with all links, in the order of the configuration: before Open returns, and then from one goroutine whenever
-	// something of a link differs. It must not call Close.
-	Tell func([]Link)
-	// Answered is called when the kernel has heard from a link's gateway (true), or has given it up (false). It is called from the
-	// goroutine of Tell. nil: nobody wants to know.
+	// Report is called with all links, in the configuration's order: before Open returns, and then from one goroutine whenever a link has
+	// changed. It must not call Close.
+	Report func([]Link)
+	// Answered is called when a link's gateway has answered (true) or the kernel has given it up (false), from the goroutine of Report.
+	// nil: not needed.
 	Answered func(link string, answers bool)
 	Log      *slog.Logger
 }
@@ -52,26 +52,26 @@ type Watcher struct {
 	resolvers *resolvers
 	cancel    context.CancelFunc
 	ended     sync.WaitGroup
-	wake      chan struct{} // of one: there is something in hints
+	wake      chan struct{} // capacity 1: hints are waiting
 
 	mu     sync.Mutex
 	hints  hints
-	follow []config.Link // to be followed from now on; nil: as before
+	follow []config.Link // replaces links; nil: no change
 	list   []Link
 
-	// Of the goroutine that follows.
-	links  []config.Link
-	kernel Kernel
-	failed part                 // what could not be read
-	told   map[int][]netip.Addr // resolvers that the host's services tell, by interface
+	// Owned by the goroutine that follows.
+	links    []config.Link
+	kernel   Kernel
+	failed   part                 // parts that could not be read
+	reported map[int][]netip.Addr // resolvers reported by the host's services, by interface
 }
 
-// hints are what the kernel has said that was not looked at yet.
+// hints are notifications that have not been processed yet.
 type hints struct {
 	parts   part
-	indexes []int // of interfaces that parts is about; not kept
+	indexes []int // interfaces that parts refers to; cleared afterwards
 	heard   []heard
-	probes  []string // links that Probe was called for
+	probes  []string // links for Probe
 	missed  bool
 }
 
@@ -79,10 +79,10 @@ type hints struct {
 type heard struct {
 	index           int
 	address         netip.Addr
-	answers, failed bool // neither: what is known of it has become older
+	answers, failed bool // neither: its entry became stale
 }
 
-// of says whether the neighbour is a gateway of the link.
+// of reports whether the neighbour is a gateway of the link.
 func (h heard) of(l Link) bool {
 	return l.Index == h.index && (l.V4.Gateway == h.address || l.V6.Gateway == h.address)
 }
@@ -99,21 +99,21 @@ func Open(ctx context.Context, o Options) (_ *Watcher, err error) {
 	if w.handle, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
-	// What changes from here on is seen.
+	// Changes from here on are noticed.
 	w.changes, err = nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
 		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_NEIGH)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to changes of interfaces: %w", err)
 	}
-	_ = w.changes.SetReceiveBufferSize(changeBuffer, true) // a smaller one means that all is read again more often
+	_ = w.changes.SetReceiveBufferSize(changeBuffer, true) // a smaller buffer only means that everything is read again more often
 	w.resolvers = newResolvers()
 	if err := w.read(everything); err != nil {
 		return nil, err
 	}
-	w.told = w.resolvers.ask(ctx, w.indexes())
+	w.reported = w.resolvers.ask(ctx, w.indexes())
 	w.resolvers.want(w.indexes())
 	w.derive()
-	w.o.Tell(w.List())
+	w.o.Report(w.List())
 	w.solicit(true)
 	context.AfterFunc(ctx, w.changes.Close)
 	w.ended.Go(func() { w.listen(ctx) })
@@ -122,7 +122,7 @@ func Open(ctx context.Context, o Options) (_ *Watcher, err error) {
 	return w, nil
 }
 
-// Close ends following. Later calls do nothing.
+// Close stops following. Later calls do nothing.
 func (w *Watcher) Close() {
 	w.cancel()
 	if w.changes != nil {
@@ -134,14 +134,14 @@ func (w *Watcher) Close() {
 	}
 }
 
-// List is all links as they were told last.
+// List returns the links as last reported.
 func (w *Watcher) List() []Link {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.list)
 }
 
-// Follow replaces the links that are followed; Tell is called with the new ones.
+// Follow replaces the links to follow; Report is called with the new ones.
 func (w *Watcher) Follow(links []config.Link) {
 	w.mu.Lock()
 	w.follow = slices.Clone(links)
@@ -157,7 +157,7 @@ func (w *Watcher) rouse() {
 	}
 }
 
-// run looks at what was hinted at, until ctx ends.
+// run processes hints until ctx ends.
 func (w *Watcher) run(ctx context.Context) {
 	ticker, swift := time.NewTicker(round), time.NewTicker(swiftEvery)
 	defer ticker.Stop()
@@ -177,8 +177,8 @@ func (w *Watcher) run(ctx context.Context) {
 			if time.Now().After(until) {
 				swift.Stop()
 			}
-		case told := <-w.resolvers.found:
-			w.told = told
+		case reported := <-w.resolvers.found:
+			w.reported = reported
 			w.update()
 		case <-ticker.C:
 			if n%lookEvery == 0 {
@@ -194,7 +194,7 @@ func (w *Watcher) run(ctx context.Context) {
 	}
 }
 
-// look reads what has changed, tells of it, and says what it was.
+// look reads and reports what has changed, and returns the parts.
 func (w *Watcher) look() part {
 	w.mu.Lock()
 	h, follow := w.hints, w.follow
@@ -204,10 +204,10 @@ func (w *Watcher) look() part {
 		w.links = follow
 	}
 	if h.missed {
-		w.o.Log.Warn("changes of links were missed: all are read again")
+		w.o.Log.Warn("notifications were missed: reading all links again")
 	}
 	if err := w.read(h.parts); err != nil {
-		w.o.Log.Error("links could not be read; they are again in a second", "error", err)
+		w.o.Log.Error("cannot read the links; retrying in a second", "error", err)
 		w.failed |= h.parts
 		return h.parts
 	}
@@ -223,7 +223,7 @@ func (w *Watcher) look() part {
 	return h.parts
 }
 
-// lookAtCarriers looks whether a carrier has gone that nothing was said of yet.
+// lookAtCarriers checks for a lost carrier that the kernel has not reported yet.
 func (w *Watcher) lookAtCarriers() {
 	for _, n := range w.kernel.Interfaces {
 		link, err := w.handle.LinkByIndex(n.Index)
@@ -234,7 +234,7 @@ func (w *Watcher) lookAtCarriers() {
 	}
 }
 
-// answered tells of gateways that have answered or have not.
+// answered reports gateways that have answered or failed.
 func (w *Watcher) answered(list []heard) {
 	if w.o.Answered == nil {
 		return
@@ -248,10 +248,10 @@ func (w *Watcher) answered(list []heard) {
 	}
 }
 
-// update derives the links and tells of them if something differs.
+// update derives the links and reports them if they have changed.
 func (w *Watcher) update() {
 	if w.derive() {
-		w.o.Tell(w.List())
+		w.o.Report(w.List())
 	}
 }
 
@@ -263,7 +263,7 @@ func (w *Watcher) read(what part) error {
 	return read(w.handle, &w.kernel, names, what)
 }
 
-// derive makes the list, and says whether it differs from the one before.
+// derive computes the list, and reports whether it has changed.
 func (w *Watcher) derive() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -273,7 +273,7 @@ func (w *Watcher) derive() bool {
 		if j := slices.IndexFunc(w.list, func(l Link) bool { return l.Interface == c.Interface }); j >= 0 {
 			last = w.list[j]
 		}
-		list[i] = Derive(c, w.kernel, w.told[indexOf(w.kernel, c.Interface)], last)
+		list[i] = Derive(c, w.kernel, w.reported[indexOf(w.kernel, c.Interface)], last)
 	}
 	if slices.EqualFunc(list, w.list, Link.Equal) {
 		return false

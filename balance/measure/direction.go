@@ -3,47 +3,48 @@ package measure
 import "time"
 
 const (
-	// A rate is of a piece of time: that long at least, and until it has that many bytes, so that single packets do not matter on slow links.
+	// A rate is measured over a piece of at least this time and this many bytes, so that single packets do not matter on slow links.
 	shortestPiece, longestPiece = 200 * time.Millisecond, time.Second
 	pieceBytes                  = 100_000
 
-	// A measure is of that many bytes, or of that long.
+	// A measurement needs this many bytes, or this much time.
 	measureBytes   = 100_000
 	longestMeasure = 3 * time.Second
 
-	// window is how long a rate counts, of the time in which the link was the limit: a link that is not in use stays as it was known.
+	// window is how long a rate is valid, counting only time in which the link was the bottleneck: the estimate of an unused link does not
+	// change.
 	window = time.Minute
 
-	// When the link is the limit, but carries less than that share of the estimate for that long, it has become slower. With one flow alone
-	// that may as well be the flow's own path, beyond the link: it is believed later.
+	// A link that is the bottleneck but carries less than this share of its estimate for this long has become slower. With a single flow,
+	// the bottleneck may be on the flow's path beyond the link: then it takes longer.
 	slower      = 0.85
 	slowerFor   = 3 * time.Second
 	slowerAlone = 10 * time.Second
 
-	// faster is by what a lower bound is above the estimate when it is believed: less is noise.
+	// faster is how far a lower bound must exceed the estimate to replace it: less is noise.
 	faster = 1.1
 
-	// idle is a piece with less than that share of the mean: the link waited for flows.
+	// idle is a piece below this share of the mean rate: the link was waiting for flows.
 	idle = 0.25
 
-	// suspended is between two samples of a host that slept, or had no time: what the link carried per second then is nobody's measure.
+	// suspended is the gap between samples after which the host was asleep or overloaded: such rates mean nothing.
 	suspended = 5 * time.Second
 )
 
-// direction is what is known of one direction of a link.
+// direction is the state of one direction of a link.
 type direction struct {
 	recent recent
-	piece  span    // that is not complete
-	last   float64 // rate of the piece before, bits per second
+	piece  span    // incomplete
+	last   float64 // rate of the previous piece, bits per second
 
-	interval span    // since flows were listed last
-	lowest   float64 // of its pieces
-	measure  span    // intervals in which the link was the limit, too short yet for a measure
-	flows    int     // least that showed it in them
+	interval span    // since the last listing of flows
+	lowest   float64 // lowest rate of its pieces
+	measure  span    // intervals with the link as bottleneck, too short yet for a measurement
+	flows    int     // least number of flows that showed it
 
-	limited time.Duration // for how long the link was the limit, ever
-	peaks   []peak        // falling rates, rising times: the first is the estimate
-	known   bool          // one of them ever was a measure
+	limited time.Duration // total time with the link as bottleneck
+	peaks   []peak        // decreasing rates at increasing times: the first is the estimate
+	known   bool          // at least one was a measurement
 	low     low
 }
 
@@ -68,18 +69,18 @@ type peak struct {
 	rate float64
 }
 
-// low are measures below the estimate, one after the other.
+// low collects consecutive measurements below the estimate.
 type low struct {
-	begun bool // the first is not counted: the link may have changed within it
+	begun bool // the first does not count: the link may have changed during it
 	long  time.Duration
 	best  float64
-	alone bool // they were of one flow
+	alone bool // some were of a single flow
 }
 
-// evidence is what flows show of a direction, since they were listed last.
+// evidence is what flows show about a direction since the last listing.
 type evidence struct {
-	limited bool // the link was the limit
-	flows   int  // that show it
+	limited bool // the link was the bottleneck
+	flows   int  // number of flows that show it
 }
 
 func (d *direction) begin(at time.Duration) {
@@ -87,14 +88,14 @@ func (d *direction) begin(at time.Duration) {
 	d.recent = recent{}
 }
 
-// restart begins spans anew.
+// restart starts new spans.
 func (d *direction) restart(at time.Duration) {
 	none := span{from: at, until: at}
 	d.piece, d.interval, d.measure = none, none, none
 	d.last, d.lowest = 0, -1
 }
 
-// carried notes what the direction has carried since the last time.
+// carried adds bytes since the last call.
 func (d *direction) carried(at time.Duration, bytes uint64) {
 	switch between := at - d.piece.until; {
 	case between <= 0 || between > suspended:
@@ -114,12 +115,12 @@ func (d *direction) carried(at time.Duration, bytes uint64) {
 	if d.lowest < 0 || rate < d.lowest {
 		d.lowest = rate
 	}
-	d.bound(min(rate, d.last)) // one alone may be a burst of what had waited before
+	d.bound(min(rate, d.last)) // a single one may be a burst after a delay
 	d.last = rate
 	d.piece = span{from: at, until: at}
 }
 
-// judge learns what flows have shown of the time since the last judgement.
+// judge evaluates the flows since the last call.
 func (d *direction) judge(at time.Duration, e evidence) {
 	i := d.interval
 	lowest := d.lowest
@@ -145,11 +146,11 @@ func (d *direction) judge(at time.Duration, e evidence) {
 	d.measure = span{from: i.until, until: i.until}
 }
 
-// measured notes a rate that the link was the limit of.
+// measured adds a rate with the link as bottleneck.
 func (d *direction) measured(rate float64, long time.Duration, flows int) {
 	d.limited += long
 	if !d.known && d.estimate() <= faster*rate {
-		d.peaks = d.peaks[:0] // bounds are less exact
+		d.peaks = d.peaks[:0] // bounds are less precise
 	}
 	d.known = true
 	if rate >= slower*d.estimate() {
@@ -171,7 +172,7 @@ func (d *direction) measured(rate float64, long time.Duration, flows int) {
 	}
 }
 
-// bound notes a rate that the link has carried, whatever limited it.
+// bound adds a rate that the link has carried, whatever the bottleneck.
 func (d *direction) bound(rate float64) {
 	if rate > 0 && (!d.known && rate > d.estimate() || rate > faster*d.estimate()) {
 		d.push(rate)
@@ -179,7 +180,7 @@ func (d *direction) bound(rate float64) {
 	}
 }
 
-// push puts a rate behind those that are higher, and takes away those that are too old.
+// push adds a rate after the higher ones, and removes lower and outdated ones.
 func (d *direction) push(rate float64) {
 	for len(d.peaks) > 0 && d.peaks[len(d.peaks)-1].rate <= rate {
 		d.peaks = d.peaks[:len(d.peaks)-1]
@@ -202,12 +203,12 @@ func (d *direction) capacity() Capacity {
 	return Capacity{Rate: rate, Bound: rate > 0 && !d.known}
 }
 
-// recent is what was carried in the last seconds.
+// recent is the traffic of the last seconds.
 type recent struct{ spans []span }
 
 const (
-	recently = 2 * time.Second       // of which rates are told
-	brief    = 50 * time.Millisecond // spans that are shorter become one
+	recently = 2 * time.Second       // window of the reported rates
+	brief    = 50 * time.Millisecond // shorter spans are merged
 )
 
 func (r *recent) add(s span) {

@@ -9,25 +9,25 @@ import (
 )
 
 const (
-	// Connections wait in a queue when their round trip is longer than its least by that much, and by that share of it: more than interrupts and
-	// radio make, less than the queues of most routers.
+	// A connection's packets are queued if its round trip exceeds the least one by this time and by this share: more than interrupts and
+	// radio cause, less than most routers' queues.
 	leastQueue = 4 * time.Millisecond
 	queueShare = 0.2
 
-	// several connections that carry much at once, of which that share has lost something, fill a link whose queue is not seen, too: one
-	// that is managed (RFC 7567), or very short. That they are several is not enough: each may have a slow server.
+	// several busy connections, of which at least this share have losses, fill a link even if no queue is visible: active queue management
+	// (RFC 7567), or a very short queue. Several alone are not enough: each may have a slow server.
 	several   = 4
 	lostShare = 0.25
 
-	// muchShare of an equal share is what one of them carries at least, and muchBytes.
+	// Each of them carries at least muchShare of an equal share, and muchBytes.
 	muchShare = 0.25
 	muchBytes = 1000
 
-	// unread of what came tells that the application is slow, not the link.
+	// If more than this share of the received data is unread, the application is slow, not the link.
 	unread = 0.25
 )
 
-// seen is what a connection had when it was listed.
+// seen is a connection's state at the last listing.
 type seen struct {
 	acked, received uint64
 	data, repeats   uint32
@@ -35,29 +35,29 @@ type seen struct {
 	receiverLimited time.Duration
 }
 
-// carrier is a connection that has carried something since the last listing.
+// carrier is a connection with traffic since the last listing.
 type carrier struct {
 	bytes   uint64
 	queued  bool
-	lost    bool // something of it
-	blocked bool // by an application or the other end's window, not the link
+	lost    bool // some of it
+	blocked bool // by an application or the peer's window, not the link
 }
 
-// shown is what flows show of a link.
+// shown is what flows show about a link.
 type shown struct {
 	up, down          carriers
-	trips             []time.Duration // of connections that have carried something
+	trips             []time.Duration // of connections with traffic
 	segments, repeats uint64
 
-	// heard is when new data has come to a connection last; 0: none has. It has the sequence numbers of its server: what a link repeats is none, and who only forges does
-	// not know them. Acknowledgments do not count, as many a modem acknowledges by itself what it could not send on yet (RFC 3135), and
-	// handshakes neither, for the same reason; nor do datagrams, whose sender nobody checks.
+	// heard is when a connection last received new data; 0: never. Its server must know the sequence numbers: repetitions by the link do
+	// not count, and forgers cannot guess them. Acknowledgments and handshakes do not count, because many modems send them before they can
+	// forward data (RFC 3135); nor do datagrams, whose sender nobody checks.
 	heard time.Duration
 }
 
 type carriers []carrier
 
-// listing compares flows with what they were before. The first time there is nothing to compare with.
+// listing compares flows with the previous listing. The first time there is nothing to compare.
 func (m *Measure) listing(s Sample) []shown {
 	out := make([]shown, len(m.links))
 	clear(m.spare)
@@ -67,7 +67,7 @@ func (m *Measure) listing(s Sample) []shown {
 			continue
 		}
 		now := seen{f.BytesAcked, f.BytesReceived, f.DataOut, f.Retransmitted, f.OutOfOrder, f.ReceiverLimited}
-		before := m.flows[f.Cookie] // of one that is new: all of it is
+		before := m.flows[f.Cookie] // zero for a new one
 		m.spare[f.Cookie] = now
 		if m.listed {
 			out[f.Link].add(&m.links[f.Link], s.At, s.At-m.at, f, before, now)
@@ -112,18 +112,18 @@ func (o *shown) add(l *link, at, since time.Duration, f *Flow, before, now seen)
 	}
 }
 
-// queued says whether a round trip is that of a packet which waited.
+// queued reports whether a round trip includes queueing.
 func queued(rtt, base time.Duration) bool {
 	return base > 0 && rtt >= base+max(leastQueue, time.Duration(queueShare*float64(base)))
 }
 
-// evidence says whether the link was what limited its connections.
+// evidence reports whether the link limited its connections.
 func (c carriers) evidence(l *link) evidence {
 	var sum uint64
 	for _, one := range c {
 		sum += one.bytes
 	}
-	if sum == 0 { // who carries it is not known: UDP alone, or an unknown memory of flows
+	if sum == 0 { // carried by unknown flows: only UDP, or an unknown binding table
 		return evidence{limited: l.others.queued(), flows: 1}
 	}
 	much := max(muchBytes, uint64(muchShare*float64(sum)/float64(len(c))))
@@ -152,12 +152,12 @@ func (c carriers) evidence(l *link) evidence {
 }
 
 const (
-	leastWindow = 5 * time.Minute // as long as the kernel's own (net.ipv4.tcp_min_rtt_wlen)
-	mostRemotes = 4096            // whose least round trips are kept for a link
-	smoothing   = 8               // a new round trip counts one part in so many, as a connection's own (RFC 6298)
+	leastWindow = 5 * time.Minute // as in the kernel (net.ipv4.tcp_min_rtt_wlen)
+	mostRemotes = 4096            // remote addresses with a least round trip, for a link
+	smoothing   = 8               // weight of a new round trip is one in so many, as within a connection (RFC 6298)
 )
 
-// least is the least of a window, as of two halves.
+// least is the minimum over a window of two halves.
 type least struct {
 	begun            time.Duration // of the newer half
 	newer, older     time.Duration
@@ -178,21 +178,20 @@ func (l *least) floor() time.Duration {
 	return min(l.older, l.newer)
 }
 
-// queued says whether the latest is a round trip of a packet that waited. These are of many servers: they differ by more than a
-// connection's own.
+// queued reports whether the latest round trip includes queueing. These are of many servers, and differ more than those of one connection.
 func (l *least) queued() bool {
 	return l.newer > 0 && queued(l.latest, 2*l.floor())
 }
 
-// trips are round trips of a link's connections.
+// trips are the round trips of a link's connections.
 type trips struct {
 	least
 	smooth  time.Duration
 	remotes map[netip.Addr]*least
-	tidied  time.Duration // when the remotes that are not in use were forgotten
+	tidied  time.Duration // when unused remotes were last dropped
 }
 
-// add learns from the round trips of the connections of a listing: their median, as servers are at different distances.
+// add adds the round trips of a listing by their median, because servers are at different distances.
 func (t *trips) add(at time.Duration, of []time.Duration) {
 	if len(of) == 0 {
 		return
@@ -205,7 +204,7 @@ func (t *trips) add(at time.Duration, of []time.Duration) {
 	t.smooth += (median - t.smooth) / smoothing
 }
 
-// base is the least round trip to a remote address: what a connection knows may be the round trip of a link that was full from its beginning.
+// base returns the least round trip to a remote address: a connection's own minimum may be from a link that was full from the start.
 func (t *trips) base(at time.Duration, to netip.Addr, own time.Duration) time.Duration {
 	if own == 0 {
 		return 0
@@ -227,7 +226,7 @@ func (t *trips) base(at time.Duration, to netip.Addr, own time.Duration) time.Du
 	return known.floor()
 }
 
-// tidy makes room for other remotes, now and then.
+// tidy drops unused remotes from time to time.
 func (t *trips) tidy(at time.Duration) {
 	if len(t.remotes) < mostRemotes || at-t.tidied < leastWindow/4 {
 		return
@@ -236,15 +235,15 @@ func (t *trips) tidy(at time.Duration) {
 	maps.DeleteFunc(t.remotes, func(_ netip.Addr, l *least) bool { return at-l.latestAt > leastWindow })
 }
 
-// loss are segments and those that were sent again, forgotten bit by bit.
+// loss counts segments and retransmissions, with exponential decay.
 type loss struct {
 	at                time.Duration
 	segments, repeats float64
 }
 
 const (
-	lossHalved  = 20 * time.Second // of a minute before, an eighth is left
-	fewSegments = 50               // with as many, half of what they show is believed
+	lossHalved  = 20 * time.Second // an eighth remains after a minute
+	fewSegments = 50               // with this many, half of the observed share is believed
 )
 
 func (l *loss) add(at time.Duration, segments, repeats uint64) {
@@ -258,5 +257,5 @@ func (l *loss) add(at time.Duration, segments, repeats uint64) {
 
 func (l *loss) share() float64 { return min(1, l.repeats/(l.segments+fewSegments)) }
 
-// halved is what is left of one after a time.
+// halved returns the remaining share after a time.
 func halved(after, half time.Duration) float64 { return math.Exp2(-after.Seconds() / half.Seconds()) }

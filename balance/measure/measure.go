@@ -1,11 +1,11 @@
-// Package measure says what the links of a host can carry and how far they are, from what the host's own traffic shows: counters of the
-// links' bytes, and the measures that the kernel keeps of each TCP connection (struct tcp_info). Nothing is sent for it. It is pure: samples
-// come with their time, see [Measure]; [Reader] makes them.
+// Package measure estimates the capacity and round-trip times of a host's links from the host's own traffic: byte counters of the links,
+// and the kernel's measurements of each TCP connection (struct tcp_info). It sends nothing. It is pure: samples carry their time, see
+// [Measure]; [Reader] takes them.
 //
-// The capacity of a direction is estimated as BBR estimates a path's bandwidth (Cardwell et al., ACM Queue 14(5), 2016): the highest rate
-// of a window of time. A rate shows the capacity only where the link was what limited the flows, and is else a lower bound. That it was is
-// seen by queues (connections' round trips are longer than they can be) or by losses of several flows that carry much at once, while the
-// link was never idle. So a link that has become slower can be told from one that is used less.
+// The capacity of a direction is estimated like the bottleneck bandwidth in BBR (Cardwell et al., ACM Queue 14(5), 2016): the highest rate
+// in a time window. A rate is the capacity only while the link is the bottleneck; otherwise it is a lower bound. The link is the bottleneck
+// if there are queues (round trips above the minimum), or losses of several busy flows, while the link was never idle. This distinguishes a
+// slower link from one that is used less.
 package measure
 
 import (
@@ -14,79 +14,79 @@ import (
 	"baton/sockdiag"
 )
 
-// Sample is what was seen at one moment. Counters are worth taking five times a second, flows about once.
+// Sample is one observation. Counters are useful five times a second, flows about once.
 type Sample struct {
-	At     time.Duration // on a clock that only goes forward, as CLOCK_MONOTONIC
-	Links  []Counters    // by their place in the configuration
-	Listed bool          // Flows are all that there were; else they were not looked at
+	At     time.Duration // monotonic, such as CLOCK_MONOTONIC
+	Links  []Counters    // by place in the configuration
+	Listed bool          // Flows is complete; otherwise flows were not listed
 	Flows  []Flow
 }
 
-// Counters are what a link has carried.
+// Counters are a link's traffic.
 type Counters struct {
-	Sent, Received   uint64        // bytes ever; less than before: they have begun at 0 again
-	SYNs, SYNRepeats uint64        // TCP connections that were begun, and SYNs that had to be sent again for that
-	RTT              time.Duration // as it is now by other measures, handshakes or probes; 0: not known
+	Sent, Received   uint64        // bytes, in total; a decrease means that they restarted from 0
+	SYNs, SYNRepeats uint64        // TCP connections that were opened, and retransmitted SYNs
+	RTT              time.Duration // current value from other sources, handshakes or probes; 0: unknown
 }
 
-// Flow is a TCP connection and its link's place.
+// Flow is a TCP connection with its link's place.
 type Flow struct {
 	Link int
 	sockdiag.TCP
 }
 
-// Figures are what is known of a link.
+// Figures are the estimates for a link.
 type Figures struct {
-	RTT, MinRTT            time.Duration // of its connections, smoothed, and the least of the last minutes; 0: not known
-	Loss                   float64       // share of segments that had to be sent again, of the last minute
-	SentRate, ReceivedRate float64       // bits per second, of the last two seconds
+	RTT, MinRTT            time.Duration // of its connections, smoothed, and the minimum of the last minutes; 0: unknown
+	Loss                   float64       // share of retransmitted segments in the last minute
+	SentRate, ReceivedRate float64       // bits per second, over the last two seconds
 	Up, Down               Capacity
-	Heard                  time.Duration // when new data has come by the link last, by the clock of Sample.At; 0: never
+	Heard                  time.Duration // when new data last arrived over the link, on the clock of Sample.At; 0: never
 }
 
-// Capacity is how much a direction of a link can carry.
+// Capacity is the capacity of a link's direction.
 type Capacity struct {
-	Rate  float64 // bits per second; 0: nothing is known
-	Bound bool    // it is that much at least: the link has never been seen to be the limit
+	Rate  float64 // bits per second; 0: unknown
+	Bound bool    // a lower bound: the link has never been the bottleneck
 }
 
-// Known says whether Rate is an estimate.
+// Known reports whether Rate is an estimate.
 func (c Capacity) Known() bool { return c.Rate > 0 && !c.Bound }
 
-// Measure keeps what is known of links. It is for one goroutine at a time.
+// Measure keeps the state of links. It is for one goroutine at a time.
 type Measure struct {
 	links  []link
-	last   time.Duration // time of the sample before
-	listed bool          // flows have been listed before
-	at     time.Duration // when they were
+	last   time.Duration // time of the previous sample
+	listed bool          // flows have been listed
+	at     time.Duration // when that was
 	flows  map[uint64]seen
-	spare  map[uint64]seen // the memory of the listing before, to be used again
+	spare  map[uint64]seen // memory of the previous listing, for reuse
 }
 
-// link is what is known of one.
+// link is the state of a link.
 type link struct {
 	begun    bool
 	counters Counters
 	up, down direction
-	others   least // RTTs of other measures
+	others   least // RTTs from other sources
 	trips    trips
 	loss     loss
 	heard    time.Duration
 }
 
-// New makes a Measure of that many links, of which nothing is known.
+// New returns a Measure for some links, without measurements.
 func New(links int) *Measure {
 	return &Measure{links: make([]link, links), flows: map[uint64]seen{}, spare: map[uint64]seen{}}
 }
 
-// Forget forgets a link: it leads elsewhere now.
+// Forget resets a link that leads elsewhere now.
 func (m *Measure) Forget(place int) { m.links[place] = link{} }
 
-// Take takes over what another Measure knows of a link, whose place there was another: the configuration has changed. Both must not go on
-// with it.
+// Take copies a link's state from another Measure, where it had the place old, after a change of the configuration. Only one of both may
+// use it afterwards.
 func (m *Measure) Take(place int, from *Measure, old int) { m.links[place] = from.links[old] }
 
-// Figures are by the links' places.
+// Figures returns the estimates by place.
 func (m *Measure) Figures() []Figures {
 	out := make([]Figures, len(m.links))
 	for i := range m.links {
@@ -100,7 +100,7 @@ func (m *Measure) Figures() []Figures {
 	return out
 }
 
-// Add learns from a sample. One that is not later than the one before is passed over.
+// Add adds a sample. It ignores one that is not later than the previous one.
 func (m *Measure) Add(s Sample) {
 	if s.At <= m.last {
 		return
@@ -129,7 +129,7 @@ func (m *Measure) Add(s Sample) {
 	m.listed, m.at = true, s.At
 }
 
-// count learns from counters.
+// count adds counters.
 func (l *link) count(at time.Duration, c Counters) {
 	if !l.begun {
 		l.begun, l.counters = true, c
@@ -147,7 +147,7 @@ func (l *link) count(at time.Duration, c Counters) {
 	}
 }
 
-// grown is by how much a counter has. One that is less than before tells nothing of the time between.
+// grown returns a counter's increase. A decrease means that the time between is unknown.
 func grown(before, now uint64) uint64 {
 	if now < before {
 		return 0

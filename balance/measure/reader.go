@@ -13,49 +13,48 @@ import (
 	"baton/sockdiag"
 )
 
-// Bindings visits the flows that a switch remembers, with the OpenFlow number of each one's port, until visit returns false.
-type Bindings func(visit func(protocol uint8, inside, remote netip.AddrPort, port uint32) bool) error
+// Bindings visits a switch's bindings with the OpenFlow port of each, until visit returns false.
+type Bindings func(visit func(protocol uint8, internal, remote netip.AddrPort, port uint32) bool) error
 
 const (
-	// listEvery is how often connections are listed, if that is cheap: not more than one part in listShare of a processor's time goes into
-	// it. A hundred thousand take 0.14 s without the join, so they are listed every 3 s at most.
+	// listEvery is how often connections are listed, as long as that takes no more than one part in listShare of a CPU's time. 100,000
+	// connections take 0.14 s without the join, so they are listed at most every 3 s.
 	listEvery = time.Second
 	listShare = 20
 )
 
-// Reader reads the connections of the inside addresses, and which link each has. It is for one goroutine at a time.
+// Reader reads the connections of the internal addresses with their links. It is for one goroutine at a time.
 type Reader struct {
-	inside   []netip.Prefix
+	internal []netip.Prefix
 	bindings Bindings
 	conn     *sockdiag.Conn
 	due      time.Duration
-	flows    []Flow         // of the last listing, to be used again
-	places   map[uint64]int // of connections, by their cookie: a flow never changes its link; nowhere: it has none
+	flows    []Flow         // of the last listing, for reuse
+	places   map[uint64]int // of connections, by cookie: a flow never changes its link; nowhere: none
 	spare    map[uint64]int
 }
 
 const nowhere = -1
 
-// NewReader makes a Reader in the caller's network namespace, for connections of these addresses. bindings may be nil: then it is known of no
-// connection which link it has, and none is listed. The caller closes it.
-func NewReader(inside []netip.Prefix, bindings Bindings) (*Reader, error) {
+// NewReader returns a Reader in the caller's network namespace, for connections of these addresses. If bindings is nil, the links of
+// connections are unknown, and none are listed. The caller closes it.
+func NewReader(internal []netip.Prefix, bindings Bindings) (*Reader, error) {
 	c, err := sockdiag.Open()
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{inside: inside, bindings: bindings, conn: c, places: map[uint64]int{}, spare: map[uint64]int{}}, nil
+	return &Reader{internal: internal, bindings: bindings, conn: c, places: map[uint64]int{}, spare: map[uint64]int{}}, nil
 }
 
 // Close closes the Reader.
 func (r *Reader) Close() error { return r.conn.Close() }
 
-// Flows lists connections if it is time for that, by the clock of Sample.At, and says whether it was. What it returns is the Reader's own
-// until the next call.
+// Flows lists connections if that is due on the clock of Sample.At, and reports whether it was. The result is valid until the next call.
 func (r *Reader) Flows(now time.Duration) (_ []Flow, listed bool, err error) {
 	if now < r.due {
 		return nil, false, nil
 	}
-	if r.bindings == nil || len(r.inside) == 0 {
+	if r.bindings == nil || len(r.internal) == 0 {
 		r.due = now + listEvery
 		return nil, true, nil
 	}
@@ -63,8 +62,8 @@ func (r *Reader) Flows(now time.Duration) (_ []Flow, listed bool, err error) {
 	defer func() { r.due = now + max(listEvery, listShare*time.Since(began)) }()
 	clear(r.spare)
 	flows := r.flows[:0]
-	unknown := map[tuple]int{} // places in flows
-	err = r.conn.ListTCP(sockdiag.Filter{Local: r.inside}, func(s *sockdiag.TCP) {
+	unknown := map[tuple]int{} // indexes of flows
+	err = r.conn.ListTCP(sockdiag.Filter{Local: r.internal}, func(s *sockdiag.TCP) {
 		place, known := r.places[s.Cookie]
 		if !known {
 			place = nowhere
@@ -78,7 +77,7 @@ func (r *Reader) Flows(now time.Duration) (_ []Flow, listed bool, err error) {
 	}
 	if len(unknown) > 0 {
 		if err := r.find(unknown, flows); err != nil {
-			return nil, false, fmt.Errorf("find the links of connections: %w", err)
+			return nil, false, fmt.Errorf("look up the links of connections: %w", err)
 		}
 	}
 	for i := range flows {
@@ -88,16 +87,16 @@ func (r *Reader) Flows(now time.Duration) (_ []Flow, listed bool, err error) {
 	return flows, true, nil
 }
 
-// tuple is a connection's.
+// tuple identifies a connection.
 type tuple struct{ local, remote netip.AddrPort }
 
-// find asks the switch for the links of flows.
+// find looks up the links of flows in the switch.
 func (r *Reader) find(unknown map[tuple]int, flows []Flow) error {
-	return r.bindings(func(protocol uint8, inside, remote netip.AddrPort, port uint32) bool {
+	return r.bindings(func(protocol uint8, internal, remote netip.AddrPort, port uint32) bool {
 		if protocol != unix.IPPROTO_TCP || port < tables.FirstLink {
 			return true
 		}
-		t := tuple{inside, remote}
+		t := tuple{internal, remote}
 		if at, is := unknown[t]; is {
 			flows[at].Link = int(port - tables.FirstLink)
 			delete(unknown, t)
@@ -106,11 +105,10 @@ func (r *Reader) find(unknown map[tuple]int, flows []Flow) error {
 	})
 }
 
-// Forget forgets which links connections have: the numbers of ports mean others now.
+// Forget drops the links of connections, because port numbers have changed.
 func (r *Reader) Forget() { clear(r.places) }
 
-// ReadCounters reads what an interface has carried, all that it has: what other than flows of the switch is on the link counts, too, for
-// its capacity and for caps.
+// ReadCounters reads all traffic of an interface: traffic that bypasses the switch also counts, for the capacity and for caps.
 func ReadCounters(ifindex int) (Counters, error) {
 	l, err := netlink.LinkByIndex(ifindex)
 	if err != nil {

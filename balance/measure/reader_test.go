@@ -49,8 +49,8 @@ func TestReader(t *testing.T) {
 	asked := 0
 	r, err := NewReader([]netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, func(visit func(uint8, netip.AddrPort, netip.AddrPort, uint32) bool) error {
 		asked++
-		for inside, port := range memory {
-			if !visit(17, inside, to, 99) || !visit(6, inside, to, port) {
+		for internal, port := range memory {
+			if !visit(17, internal, to, 99) || !visit(6, internal, to, port) {
 				break
 			}
 		}

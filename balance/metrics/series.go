@@ -1,4 +1,4 @@
-// Package metrics is what a balance tells Prometheus, and /healthz: its status in numbers. Every name begins with baton_balance_.
+// Package metrics exports the status of a balance to Prometheus and /healthz. Every name begins with baton_balance_.
 package metrics
 
 import (
@@ -19,17 +19,17 @@ func Handler(version string, status func() (api.BalanceStatus, error)) http.Hand
 	return exporter.Process[api.BalanceStatus]{Namespace: namespace, Version: version, Status: status, Series: Series, Unready: Unready}.Handler()
 }
 
-// Series are the numbers of a balance.
+// Series returns the numbers of a balance.
 func Series(s *api.BalanceStatus) []exporter.Number {
 	var n numbers
-	n.GaugeInt("flows", "Flows whose link is remembered.", s.Flows.Used)
-	n.GaugeInt("flows_limit", "How many can be remembered at one time.", s.Flows.Limit)
+	n.GaugeInt("flows", "Flows with a remembered link.", s.Flows.Used)
+	n.GaugeInt("flows_limit", "Most flows with a remembered link.", s.Flows.Limit)
 	for i := range s.Links {
 		n.ofLink(&s.Links[i])
 	}
-	n.Counter("resets_total", "Connections that were ended because their link had gone.", s.Resets)
+	n.Counter("resets_total", "Connections ended because their link was lost.", s.Resets)
 	for _, v := range slices.Sorted(maps.Keys(s.Verdicts)) {
-		n.Counter("verdicts_total", "Packets, by what the switch made of them.", s.Verdicts[v], "verdict", v)
+		n.Counter("verdicts_total", "Packets, by the switch's verdict.", s.Verdicts[v], "verdict", v)
 	}
 	n.Counter("config_reloads_total", "Reloads of the configuration, by result.", s.Reloads, "result", "ok")
 	n.Counter("config_reloads_total", "Reloads of the configuration, by result.", s.ReloadsFailed, "result", "failed")
@@ -39,20 +39,20 @@ func Series(s *api.BalanceStatus) []exporter.Number {
 
 func (n *numbers) ofLink(l *api.BalanceLink) {
 	is := []string{"link", l.Name}
-	n.Yes("link_usable", "1 when new flows can have the link.", l.Usable(), is...)
-	n.Yes("link_used", "1 when new flows have the link: it is usable, and of the tier in use.", l.State == api.BalanceUsed, is...)
-	n.GaugeInt("link_weight", "The link's share of new flows, beside the other links' weights.", l.Weight, is...)
+	n.Yes("link_usable", "1 if new flows can use the link.", l.Usable(), is...)
+	n.Yes("link_used", "1 if new flows use the link: it is usable, and in the current tier.", l.State == api.BalanceUsed, is...)
+	n.GaugeInt("link_weight", "The link's share of new flows, relative to the other weights.", l.Weight, is...)
 	n.Gauge("link_flows_active", "Flows that send or receive.", float64(l.Active), is...)
-	n.Gauge("link_flows", "Flows that are remembered to have the link.", float64(l.Flows), is...)
-	n.Counter("link_connections_total", "TCP connections that were begun by the link.", l.Connections, is...)
+	n.Gauge("link_flows", "Remembered flows with the link.", float64(l.Flows), is...)
+	n.Counter("link_connections_total", "TCP connections opened over the link.", l.Connections, is...)
 	n.Counter("link_bytes_total", "Bytes of the link's interface, by direction.", l.Sent, "link", l.Name, "direction", "sent")
 	n.Counter("link_bytes_total", "Bytes of the link's interface, by direction.", l.Received, "link", l.Name, "direction", "received")
 	if l.RTT > 0 {
-		n.Seconds("link_rtt_seconds", "Smoothed time of a handshake.", l.RTT, is...)
+		n.Seconds("link_rtt_seconds", "Smoothed time of handshakes.", l.RTT, is...)
 	}
-	n.Gauge("link_loss_ratio", "Share of the segments that were sent twice.", l.Loss, is...)
+	n.Gauge("link_loss_ratio", "Share of retransmitted segments.", l.Loss, is...)
 	if l.Capacity > 0 {
-		n.Gauge("link_capacity_bytes_per_second", "What the link can carry, as measured.", l.Capacity/8, is...)
+		n.Gauge("link_capacity_bytes_per_second", "Measured capacity of the link.", l.Capacity/8, is...)
 	}
 	if l.Cap != nil {
 		n.Gauge("link_cap_used_bytes", "Bytes of this period that count against the cap.", float64(l.Cap.Used), is...)
@@ -60,7 +60,7 @@ func (n *numbers) ofLink(l *api.BalanceLink) {
 	}
 }
 
-// Unready says why a balance cannot do what it is there for; nothing: it can.
+// Unready lists why a balance is not working; empty if it is.
 func Unready(s *api.BalanceStatus) []string {
 	reasons := []string{}
 	for i := range s.Links {

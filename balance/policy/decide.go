@@ -1,5 +1,5 @@
-// Package policy decides which links are used: by their state, probes, caps and tiers, and which connections are ended because theirs
-// cannot be any more. But for the file of [Meters] it is pure.
+// Package policy decides how links are used, from their state, probes, caps and tiers, and which connections are ended because they have
+// lost their link. It is pure, except for the file of [Meters].
 package policy
 
 import (
@@ -8,47 +8,47 @@ import (
 	"baton/balance/tables"
 )
 
-// Verdict is what probes say of a link.
+// Verdict is the result of a link's probes.
 type Verdict uint8
 
 // The verdicts.
 const (
-	Alive  Verdict = iota // or not asked
+	Alive  Verdict = iota // also if not probed
 	Dead                  // nothing answers
-	Portal                // somebody else answers: the user must log in
+	Portal                // something else answers: the user must sign in
 )
 
-// Input is what is known of a link.
+// Input is the state of a link.
 type Input struct {
 	Config  config.Link
 	Link    links.Link
 	Verdict Verdict
-	Over    bool   // its cap
-	Weight  uint16 // as weighed
+	Over    bool   // over its cap
+	Weight  uint16 // computed from measurements
 }
 
-// Decision is how a link is used, and the word for it in the status.
+// Decision is how a link is used, with the status's word for it.
 type Decision struct {
 	tables.Link
 	State string
 }
 
-// Words for the state of a link (see api.BalanceLink).
+// The states of a link (see api.BalanceLink).
 const (
 	Used        = "used"
-	Standby     = "standby" // it could be, but others come first
+	Standby     = "standby" // usable, but others come first
 	NoInterface = "no interface"
 	NoCarrier   = "no carrier"
 	NoAddress   = "no address"
-	NoGateway   = "no gateway" // none, or one that does not answer ARP or neighbour solicitations
+	NoGateway   = "no gateway" // none, or it does not answer ARP or neighbour solicitations
 	IsDead      = "dead"
 	IsPortal    = "portal"
 	OverCap     = "over its cap"
 )
 
-// Decide says how links are used. The slices are by the links' places.
+// Decide decides how links are used. The slices are indexed by place.
 //
-// Of those that are usable the ones of the lowest tier are used. A link that is over a cap which is not hard is of a tier behind all others.
+// Of the usable links those of the lowest tier are used. A link beyond a soft cap is in a tier after all others.
 func Decide(in []Input) []Decision {
 	last := 0
 	for _, l := range in {
@@ -81,7 +81,7 @@ func Decide(in []Input) []Decision {
 	return out
 }
 
-// unusable says why a link is; "" if it is not. What the user would mend first comes first.
+// unusable returns why a link is not usable, or "". The cause to fix first comes first.
 func unusable(l Input) string {
 	switch v4, v6 := l.Link.V4, l.Link.V6; {
 	case l.Link.Index == 0:

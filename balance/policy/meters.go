@@ -16,35 +16,35 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// Meters count what links with a cap have carried. They are kept in a file, so that neither a restart nor a crash of the host gives a link
-// its cap anew. They are for one goroutine at a time.
+// Meters count the bytes of links with a cap. They are kept in a file, so that neither a restart nor a crash of the host resets a cap. They
+// are for one goroutine at a time.
 type Meters struct {
 	file   string
-	boot   string // of the host: counters begin at 0 with it
+	boot   string // of the host: interface counters restart with it
 	saved  time.Time
 	dirty  bool
-	urgent bool // a link is over its cap now
+	urgent bool // a link has just exceeded its cap
 	book   book
 }
 
 // Usage is how much of its cap a link has used.
 type Usage struct {
 	Used, Bytes uint64
-	Until       time.Time // then it counts from 0
+	Until       time.Time // end of the period
 	Over        bool
 }
 
-// book is what the file holds.
+// book is the content of the file.
 type book struct {
 	Version int                 `json:"version"`
 	Links   map[string]*account `json:"links"`
 }
 
-// account is a link's.
+// account belongs to a link.
 type account struct {
 	Interface string        `json:"interface"`
 	Boot      string        `json:"boot"`    // of the host
-	Counter   uint64        `json:"counter"` // the interface's, as it was last
+	Counter   uint64        `json:"counter"` // the interface's last counter
 	Every     config.Period `json:"every"`
 	Day       int           `json:"day"`
 	Begin     time.Time     `json:"begin"`
@@ -53,7 +53,7 @@ type account struct {
 	Before    *past         `json:"before,omitempty"`
 }
 
-// past is the period before, for clocks that are set back.
+// past is the previous period, in case the clock is set back.
 type past struct {
 	Begin time.Time `json:"begin"`
 	Until time.Time `json:"until"`
@@ -63,25 +63,25 @@ type past struct {
 const (
 	version   = 1
 	mostBytes = 1 << 20 // of the file
-	// saveEvery bounds what a host that loses its power forgets. A process that dies forgets nothing, as the kernel's counters go on.
+	// saveEvery bounds what is lost in a power failure. A process that dies loses nothing, because the kernel keeps counting.
 	saveEvery = 30 * time.Second
 	bootFile  = "/proc/sys/kernel/random/boot_id"
 )
 
-// set is when no clock is that has been set: hosts without a battery begin in 1970, or at the age of their software.
+// set is before any correct clock: hosts without a battery start in 1970, or at the build date of their software.
 var set = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// OpenMeters reads the file. If that cannot be read, or is not what was written, counting begins anew: the error says so, and the Meters work.
+// OpenMeters reads the file. If that is unreadable or damaged, counting starts over: the error says so, and the Meters work.
 func OpenMeters(file string) (*Meters, error) {
 	m := &Meters{file: file}
 	boot, err := os.ReadFile(bootFile)
 	if err != nil {
-		err = fmt.Errorf("what links carry while nobody counts is lost: %w", err)
+		err = fmt.Errorf("bytes carried while no balance runs are not counted: %w", err)
 	}
 	m.boot = string(bytes.TrimSpace(boot))
 	var wrong error
 	if m.book, wrong = readBook(file); wrong != nil {
-		wrong = fmt.Errorf("what links have used of their caps is not known, counting begins anew: %w", wrong)
+		wrong = fmt.Errorf("the usage of caps is lost, counting starts over: %w", wrong)
 	}
 	return m, errors.Join(wrong, err)
 }
@@ -128,36 +128,36 @@ func parseBook(data []byte) (b book, err error) {
 	return b, nil
 }
 
-// Count notes what a link with a cap has carried: counter is of all bytes that its interface has, both ways, since the host has started.
-// What it had carried before it was counted for the first time does not count.
+// Count records the bytes of a link with a cap; counter is the interface's total in both directions since boot. Bytes from before the first
+// call do not count.
 func (m *Meters) Count(now time.Time, l config.Link, counter uint64) Usage {
 	a := m.book.Links[l.Name]
 	if a == nil {
 		a = &account{Interface: l.Interface, Boot: m.boot, Counter: counter}
 		m.book.Links[l.Name] = a
 	}
-	if a.Interface != l.Interface { // the same contract by another interface
+	if a.Interface != l.Interface { // the same contract on another interface
 		a.Interface, a.Boot, a.Counter = l.Interface, m.boot, counter
 	}
 	since := counter - a.Counter
 	if counter < a.Counter || a.Boot != m.boot {
 		since = counter
 	}
-	turned := a.turn(now, *l.Cap)
+	rolled := a.roll(now, *l.Cap)
 	wasOver := a.Used >= l.Cap.Bytes
-	m.dirty = m.dirty || turned || since > 0
+	m.dirty = m.dirty || rolled || since > 0
 	a.Boot, a.Counter, a.Used = m.boot, counter, a.Used+min(since, math.MaxUint64-a.Used)
 	u := Usage{Used: a.Used, Bytes: l.Cap.Bytes, Until: a.Until, Over: a.Used >= l.Cap.Bytes}
 	m.urgent = m.urgent || u.Over && !wasOver
 	return u
 }
 
-// turn has the account be of the period that the time is in, and says whether it was another.
+// roll moves the account to the period of the given time, and reports whether it was another one.
 //
-// Clocks jump. Ahead: another period begins; the one before is remembered, and goes on when the clock is set back. Back, to no period that
-// is known: what was used counts in that one, as a cap that is believed to be used is cheaper than one that is not. A clock that is not set
-// at all turns nothing.
-func (a *account) turn(now time.Time, c config.Cap) bool {
+// Clocks jump. Forward: a new period begins; the previous one is remembered, and continues if the clock is set back. Back to an unknown
+// period: its usage carries over, because overestimating a cap is cheaper than underestimating it. A clock that was never set changes
+// nothing.
+func (a *account) roll(now time.Time, c config.Cap) bool {
 	begin, end := Period(now, c)
 	switch {
 	case a.Begin.IsZero():
@@ -182,26 +182,26 @@ func (a *account) turn(now time.Time, c config.Cap) bool {
 	return true
 }
 
-// Save writes the file if there is something new and it is time, or if it is the last chance.
+// Save writes the file if there is something new and it is due, or if it is the last chance.
 func (m *Meters) Save(now time.Time, last bool) error {
 	between := now.Sub(m.saved)
 	if !m.dirty || !last && !m.urgent && between >= 0 && between < saveEvery {
 		return nil
 	}
-	m.saved = now // also when it fails: the disk is not to be asked without end
+	m.saved = now // also on failure, so as not to retry without end
 	m.book.Version = version
 	data, err := json.Marshal(m.book)
 	if err != nil {
-		return fmt.Errorf("save what links have used: %w", err)
+		return fmt.Errorf("save the usage of caps: %w", err)
 	}
 	if err := replace(m.file, append(data, '\n')); err != nil {
-		return fmt.Errorf("save what links have used: %w", err)
+		return fmt.Errorf("save the usage of caps: %w", err)
 	}
 	m.dirty, m.urgent = false, false
 	return nil
 }
 
-// replace writes a file at once: it is the old or the new one at any time, also when the host loses its power.
+// replace writes a file atomically: it is the old or the new one, even after a power failure.
 func replace(file string, data []byte) error {
 	if err := renameio.WriteFile(file, data, 0o600, renameio.WithTempDir(filepath.Dir(file))); err != nil {
 		return err

@@ -141,7 +141,7 @@ func TestSave(t *testing.T) {
 	}
 }
 
-// TestBadFile: a file that cannot be is told once, and counting begins anew.
+// TestBadFile: a file that cannot be is told once, and counting starts over.
 func TestBadFile(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty":           "",
@@ -159,8 +159,8 @@ func TestBadFile(t *testing.T) {
 				t.Fatal(err)
 			}
 			m, err := OpenMeters(file)
-			if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "counting begins anew") {
-				t.Errorf("told: %v", err)
+			if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "counting starts over") {
+				t.Errorf("reported: %v", err)
 			}
 			now := date("2026-11-03 12:00")
 			m.Count(now, metered(1000), 0)

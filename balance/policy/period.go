@@ -6,8 +6,7 @@ import (
 	"baton/balance/config"
 )
 
-// Period is the one of a cap that a time is in, by the calendar of the time's zone. One that begins on a day that a month does not have
-// begins on its last.
+// Period returns the period of a cap that contains a time, in the time's zone. A first day that a month does not have is its last day.
 func Period(now time.Time, c config.Cap) (begin, end time.Time) {
 	y, m, d := now.Date()
 	day := func(d int) time.Time { return time.Date(y, m, d, 0, 0, 0, 0, now.Location()) }

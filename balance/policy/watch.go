@@ -12,22 +12,22 @@ import (
 	"baton/sockdiag"
 )
 
-// Watch says when the connections of a link must be ended, so that applications open others by another link: those that are idle would not
-// notice for hours. It is pure, and remembers what addresses links had.
+// Watch decides when a link's connections must be ended so that applications reconnect over another link: idle ones would not notice for
+// hours. It is pure, and remembers the links' addresses.
 type Watch struct {
-	// Grace is how long a link may be without its address or its gateway before its connections are given up: a lease that is renewed, a
-	// network service that is restarted, bring the same address back.
+	// Grace is how long a link may be without its address or gateway before its connections are ended: after a renewed lease or a restarted
+	// network service the same address returns.
 	Grace time.Duration
 
 	links []watched
 }
 
-// Grace is what a lease or a network service that is restarted takes, and less than users wait.
+// Grace is longer than a lease renewal or a service restart, and shorter than users wait.
 const Grace = 3 * time.Second
 
 // watched is a link, by IP version.
 type watched [2]struct {
-	address netip.Addr // that its connections have; not valid: there are none
+	address netip.Addr // of its connections; not valid: there are none
 	down    bool
 	since   time.Duration // when it went down
 }
@@ -38,12 +38,12 @@ type End struct {
 	V4, V6 bool
 }
 
-// Step says which connections must be ended now that links are used as was decided, and when to ask again if nothing changes until then; 0:
-// one need not. The clock is one that only goes forward.
+// Step returns which connections must be ended after a decision, and when to call it again if nothing changes; 0: not needed. The clock is
+// monotonic.
 //
-//   - A link with another address than before: its connections of that IP version, at once. Nobody knows them any more.
-//   - A link that cannot be used: all, at once; of one that lacks nothing but an address or a gateway: after Grace. Neither if no other link can be used:
-//     then they are better off waiting.
+// If a link has another address than before, its connections of that IP version end at once: nobody accepts their packets any more. If a
+// link is not usable, its connections end at once or, if only an address or gateway is missing, after Grace. If no other link is usable
+// none are ended, because waiting is better.
 func (w *Watch) Step(now time.Duration, decisions []Decision) (ends []End, again time.Duration) {
 	if len(w.links) != len(decisions) {
 		w.links = make([]watched, len(decisions))
@@ -90,7 +90,7 @@ func (w *Watch) step(now time.Duration, decisions []Decision, i, version int) (e
 	return false, 0
 }
 
-// mayReturn says whether all that a link lacks is the address that it had, or its gateway.
+// mayReturn reports whether a link only lacks its previous address or its gateway.
 func mayReturn(d Decision, has links.Family, had netip.Addr) bool {
 	switch d.State {
 	case Used, Standby, NoAddress, NoGateway:
@@ -106,16 +106,16 @@ func family(d Decision, version int) links.Family {
 	return d.V6
 }
 
-// Flow is a flow that is remembered.
+// Flow is a binding of the switch.
 type Flow struct {
-	Protocol       uint8
-	Inside, Remote netip.AddrPort
-	Port           uint32 // OpenFlow
-	Closing        bool
+	Protocol         uint8
+	Internal, Remote netip.AddrPort
+	Port             uint32 // OpenFlow
+	Closing          bool
 }
 
-// Select are the TCP connections of flows that must be ended, for sockdiag to end. Others need no end: they get another link with their
-// next packet.
+// Select returns the TCP connections that must be ended, for sockdiag. Other flows need no end: they move to another link with their next
+// packet.
 func Select(ends []End, flows iter.Seq[Flow]) []sockdiag.Socket {
 	by := map[uint32]End{}
 	for _, e := range ends {
@@ -124,9 +124,9 @@ func Select(ends []End, flows iter.Seq[Flow]) []sockdiag.Socket {
 	var out []sockdiag.Socket
 	for f := range flows {
 		e, is := by[f.Port]
-		v4 := f.Inside.Addr().Is4()
+		v4 := f.Internal.Addr().Is4()
 		if is && f.Protocol == unix.IPPROTO_TCP && !f.Closing && (v4 && e.V4 || !v4 && e.V6) {
-			out = append(out, sockdiag.Socket{Local: f.Inside, Remote: f.Remote, Cookie: sockdiag.AnyCookie})
+			out = append(out, sockdiag.Socket{Local: f.Internal, Remote: f.Remote, Cookie: sockdiag.AnyCookie})
 		}
 	}
 	return out

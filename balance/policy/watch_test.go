@@ -118,12 +118,12 @@ func TestWatchLast(t *testing.T) {
 func TestSelect(t *testing.T) {
 	at := netip.MustParseAddrPort
 	flows := []Flow{
-		{Protocol: 6, Inside: at("192.0.0.2:1"), Remote: at("192.0.2.1:443"), Port: 2},
-		{Protocol: 6, Inside: at("192.0.0.2:2"), Remote: at("192.0.2.1:443"), Port: 3},
-		{Protocol: 17, Inside: at("192.0.0.2:3"), Remote: at("192.0.2.1:443"), Port: 2},
-		{Protocol: 6, Inside: at("192.0.0.2:4"), Remote: at("192.0.2.1:443"), Port: 2, Closing: true},
-		{Protocol: 6, Inside: at("[64:ff9b:1::2]:5"), Remote: at("[2001:db8::1]:443"), Port: 2},
-		{Protocol: 6, Inside: at("[64:ff9b:1::2]:6"), Remote: at("[2001:db8::1]:443"), Port: 4},
+		{Protocol: 6, Internal: at("192.0.0.2:1"), Remote: at("192.0.2.1:443"), Port: 2},
+		{Protocol: 6, Internal: at("192.0.0.2:2"), Remote: at("192.0.2.1:443"), Port: 3},
+		{Protocol: 17, Internal: at("192.0.0.2:3"), Remote: at("192.0.2.1:443"), Port: 2},
+		{Protocol: 6, Internal: at("192.0.0.2:4"), Remote: at("192.0.2.1:443"), Port: 2, Closing: true},
+		{Protocol: 6, Internal: at("[64:ff9b:1::2]:5"), Remote: at("[2001:db8::1]:443"), Port: 2},
+		{Protocol: 6, Internal: at("[64:ff9b:1::2]:6"), Remote: at("[2001:db8::1]:443"), Port: 4},
 	}
 	ports := func(ends ...End) (got []uint16) {
 		for _, s := range Select(ends, slices.Values(flows)) {

@@ -7,7 +7,7 @@ import (
 	"baton/openflow"
 )
 
-// place is what tells a flow entry from others of a switch.
+// place identifies a flow entry within a switch.
 type place struct {
 	table    openflow.TableID
 	priority uint16
@@ -16,10 +16,10 @@ type place struct {
 
 func placeOf(e *openflow.FlowMod) place { return place{e.Table, e.Priority, string(e.Match)} }
 
-// Change returns the messages that make new tables of old ones, in an order in which at every moment each packet meets what it met
-// before or what it will meet, as long as the host's side keeps its IP versions: groups come before the entries that use them; entries from the highest priority down, each before those
-// that lead to it; then those that are no more leave, from the lowest priority up, and their groups after them. What stays is
-// modified in place, so that no counter, timeout or remembered flow is lost.
+// Change returns the messages that turn old tables into new ones. Their order guarantees that at any moment each packet is handled as
+// before or as after, as long as the host's side keeps its IP versions: groups come before the entries that use them; entries from the
+// highest priority down, each before those that lead to it; then unused entries are removed from the lowest priority up, and after them
+// their groups. What stays is modified in place, so that no counter, timeout or binding is lost.
 func Change(old, new Tables) []openflow.Message {
 	list := groupsIn(old, new)
 	was := make(map[place]*openflow.FlowMod, len(old.Entries))
@@ -49,7 +49,7 @@ func Change(old, new Tables) []openflow.Message {
 	return append(list, groupsOut(old, new)...)
 }
 
-// command is a message about an entry that is there.
+// command returns a message about an existing entry.
 func command(e *openflow.FlowMod, c openflow.FlowModCommand) *openflow.FlowMod {
 	m := *e
 	m.Command = c
@@ -59,9 +59,9 @@ func command(e *openflow.FlowMod, c openflow.FlowModCommand) *openflow.FlowMod {
 	return &m
 }
 
-// sameMessage compares by what goes over the wire.
+// sameMessage compares the encoded messages.
 func sameMessage(a, b openflow.Message) bool {
-	x, _ := openflow.Append(nil, 0, a) // what is too long for a message is sent, and refused then
+	x, _ := openflow.Append(nil, 0, a) // a message that is too long is sent, and refused then
 	y, _ := openflow.Append(nil, 0, b)
 	return x != nil && slices.Equal(x, y)
 }
@@ -103,7 +103,7 @@ func groupsOut(old, new Tables) []openflow.Message {
 	return list
 }
 
-// canonical is a match with its fields in the order of their numbers, in which each follows those that it needs.
+// canonical orders the fields of a match by number, so that each follows its prerequisites.
 func canonical(m openflow.Match) openflow.Match {
 	var list []openflow.TLV
 	for t, err := range m.All() {
@@ -124,8 +124,8 @@ func canonical(m openflow.Match) openflow.Match {
 	return sorted
 }
 
-// Read returns the tables of a switch as it tells them, without the controller's entries for flows, which come apart. All else that is
-// there is among the tables, whoever has put it there, so that [Change] takes it away.
+// Read converts a switch's tables, and returns the controller's flow entries separately. Everything else in the switch is among the tables,
+// whoever added it, so that [Change] removes it.
 func Read(entries []openflow.FlowStats, groups []openflow.GroupDesc) (t Tables, flows []*openflow.FlowMod) {
 	for _, e := range entries {
 		m := openflow.NewFlowMod(openflow.FlowAdd)

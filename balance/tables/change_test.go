@@ -223,16 +223,16 @@ func randomState(r *rand.Rand, d config.Datapath) State {
 		}
 	}
 	if r.IntN(4) == 0 {
-		s.Inside.IPv6 = netip.Addr{}
+		s.Internal.IPv6 = netip.Addr{}
 	}
-	methods := []config.Method{config.Turns, config.Least, config.Fastest, config.Hash, config.Controller}
+	methods := []config.Method{config.RoundRobin, config.Least, config.Fastest, config.Hash, config.Controller}
 	last := len(s.Rules) - 1
 	r.Shuffle(last, func(i, j int) { s.Rules[i], s.Rules[j] = s.Rules[j], s.Rules[i] })
 	s.Rules = s.Rules[r.IntN(len(s.Rules)):]
 	for i := range s.Rules {
 		s.Rules[i].Method = pick(r, methods...)
 		s.Rules[i].Otherwise = pick(r, config.Any, config.Drop)
-		s.Rules[i].Together = time.Duration(r.IntN(2)) * time.Minute
+		s.Rules[i].Affinity = time.Duration(r.IntN(2)) * time.Minute
 		if r.IntN(3) == 0 {
 			s.Rules[i].Links = []int{r.IntN(4)}
 		}
@@ -270,7 +270,7 @@ func TestChange(t *testing.T) {
 		var frames []frame
 		for range 40 {
 			// Of an IP version that the host's side gets or loses there are no flows in between.
-			if f := randomFrame(r); f[openflow.FieldIPv6Dst] == nil || a.Inside.IPv6 == b.Inside.IPv6 {
+			if f := randomFrame(r); f[openflow.FieldIPv6Dst] == nil || a.Internal.IPv6 == b.Internal.IPv6 {
 				frames = append(frames, f)
 			}
 		}
@@ -315,10 +315,10 @@ func TestChangeLeavesAlone(t *testing.T) {
 		{"a link is gone", func(s *State) { s.Links[0].Usable = false }, []string{"group modify group_id=1048588"}},
 		{"all links are gone", func(s *State) { s.Links[0].Usable, s.Links[1].Usable = false, false }, []string{
 			"modify_strict table=1,priority=30000", "group delete group_id=1048588"}},
-		{"the host's MAC", func(s *State) { s.Inside.MAC[5] = 9 }, []string{"group modify group_id=1,"}},
+		{"the host's MAC", func(s *State) { s.Internal.MAC[5] = 9 }, []string{"group modify group_id=1,"}},
 		{"a rule comes before another", func(s *State) {
 			s.Rules = slices.Insert(s.Rules, 0, Rule{To: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}, Links: []int{1}, Otherwise: config.Drop,
-				Method: config.Turns})
+				Method: config.RoundRobin})
 		}, []string{"group add group_id=1048586", "add table=1,priority=30000,", "add table=1,priority=29999,", "delete_strict table=1,priority=30000"}},
 		{"an address", func(s *State) { s.Links[1].V4.Address = netip.MustParseAddr("10.1.0.9") }, []string{"group modify group_id=1048588",
 			"add table=0,priority=100,cookie=0x42744e4200000000,in_port=3,eth_type=0x800,ipv4_dst=10.1.0.9",
@@ -326,7 +326,7 @@ func TestChangeLeavesAlone(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			a, b := small(config.Baton, config.Turns), small(config.Baton, config.Turns)
+			a, b := small(config.Baton, config.RoundRobin), small(config.Baton, config.RoundRobin)
 			tt.change(&b)
 			got := Change(Make(a), Make(b))
 			ok := len(got) == len(tt.want)
@@ -398,8 +398,8 @@ func backwards(m openflow.Match) openflow.Match {
 // TestFlowEntries: a flow's packets go out by its link's group, and only its answers come back to it.
 func TestFlowEntries(t *testing.T) {
 	s := large(config.OpenVSwitch)
-	s.Inside.IPv6 = netip.MustParseAddr("64:ff9b:1::2")
-	tests := []struct{ name, inside, remote, out, back string }{
+	s.Internal.IPv6 = netip.MustParseAddr("64:ff9b:1::2")
+	tests := []struct{ name, internal, remote, out, back string }{
 		{"TCP", "192.0.0.2:40000", "203.0.113.9:443",
 			"add table=1,priority=50000,cookie=0x42744e4203000010,idle_timeout=60,eth_type=0x800,ip_proto=6,ipv4_src=192.0.0.2," +
 				"ipv4_dst=203.0.113.9,tcp_src=40000,tcp_dst=443 actions=write_actions(group:16),goto_table:3",
@@ -419,7 +419,7 @@ func TestFlowEntries(t *testing.T) {
 	protocols := map[string]packet.Protocol{"TCP": packet.ProtocolTCP, "UDP": protocolUDP, "ICMP": packet.ProtocolICMP}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			flow := Flow{protocols[tt.name], netip.MustParseAddrPort(tt.inside), netip.MustParseAddrPort(tt.remote)}
+			flow := Flow{protocols[tt.name], netip.MustParseAddrPort(tt.internal), netip.MustParseAddrPort(tt.remote)}
 			out, back := s.FlowEntries(flow, 0, 60)
 			for _, m := range []struct {
 				got  *openflow.FlowMod
@@ -452,14 +452,14 @@ func TestAdopt(t *testing.T) {
 		{"another address", func(s *State) { s.Links[1].V4.Address = netip.MustParseAddr("10.1.0.9") }, false},
 		{"the link is not usable", func(s *State) { s.Links[1].Usable = false }, false},
 		{"the link is gone from the configuration", func(s *State) { s.Links = s.Links[:1] }, false},
-		{"another inside", func(s *State) { s.Inside.IPv4 = netip.MustParseAddr("192.0.0.4") }, false},
-		{"no IPv4", func(s *State) { s.Inside.IPv4 = netip.Addr{} }, false},
+		{"another internal address", func(s *State) { s.Internal.IPv4 = netip.MustParseAddr("192.0.0.4") }, false},
+		{"no IPv4", func(s *State) { s.Internal.IPv4 = netip.Addr{} }, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := small(config.OpenVSwitch, config.Controller)
 			out, back := s.FlowEntries(flow, 1, 60)
-			alone, _ := s.FlowEntries(Flow{packet.ProtocolTCP, flow.Inside, netip.MustParseAddrPort("203.0.113.9:80")}, 1, 60)
+			alone, _ := s.FlowEntries(Flow{packet.ProtocolTCP, flow.Internal, netip.MustParseAddrPort("203.0.113.9:80")}, 1, 60)
 			tt.change(&s)
 			kept, stale := s.Adopt([]*openflow.FlowMod{back, out, alone})
 			want := map[Flow]int{}

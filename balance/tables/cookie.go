@@ -2,19 +2,19 @@ package tables
 
 import "baton/openflow"
 
-// Cookie says whose a flow entry is and what it is for. Packets for the controller come with it.
+// Cookie identifies our flow entries and their purpose. Packet-ins carry the entry's cookie.
 type Cookie uint64
 
-// Kind is what a flow entry is for.
+// Kind is the purpose of a flow entry.
 type Kind uint8
 
 // The kinds.
 const (
-	Fixed      Kind = iota // does not depend on rules
-	RuleOf                 // a rule's; the number is its place
-	ResolverOf             // takes questions to the resolvers of links; the number is the set of them
-	FlowOf                 // one flow's, which the controller has made; the number is that of the link's group
-	EndOf                  // tells the controller how flows end
+	Fixed      Kind = iota // independent of rules
+	RuleOf                 // of a rule; the number is its place
+	ResolverOf             // for queries to links' resolvers; the number is the set of links
+	FlowOf                 // of a single flow, added by the controller; the number is that of the link's group
+	EndOf                  // reports the end of flows to the controller
 )
 
 // The cookies of a controller's own: the upper half is "BtNB".
@@ -25,25 +25,25 @@ const (
 	cookieMask        = 1<<cookieKind - 1
 )
 
-// NewCookie returns the cookie of a kind and a number of 24 bits.
+// NewCookie returns a cookie for a kind and a 24-bit number.
 func NewCookie(k Kind, number int) Cookie {
 	return ours | Cookie(k)<<cookieKind | Cookie(number&cookieMask)
 }
 
-// Ours says whether the entry is one of ours.
+// Ours reports whether the entry is ours.
 func (c Cookie) Ours() bool { return c&oursMask == ours }
 
-// Kind returns the kind of a cookie that is ours.
+// Kind returns the kind of one of our cookies.
 func (c Cookie) Kind() Kind { return Kind(c >> cookieKind) }
 
 // Number returns the number.
 func (c Cookie) Number() int { return int(c & cookieMask) }
 
-// flowCookie is that of the flows of a link.
+// flowCookie returns the cookie of a link's flows.
 func flowCookie(place int, v6 bool) Cookie { return NewCookie(FlowOf, int(LinkGroup(place, v6))) }
 
-// RuleFor returns the set of links that a packet is for which the controller got by an entry with this cookie, and the rule: for questions
-// to resolvers the last one. It reports false if the entry asks nothing of the controller, or if its rule is gone.
+// RuleFor returns the set of links and the rule for a packet-in with this cookie: for queries to resolvers the last rule. It returns false
+// if the entry needs no decision of the controller, or the rule is gone.
 func (s State) RuleFor(c Cookie) (Set, Rule, bool) {
 	if !c.Ours() || len(s.Rules) == 0 {
 		return Set{}, Rule{}, false

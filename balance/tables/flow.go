@@ -7,18 +7,17 @@ import (
 	"baton/packet"
 )
 
-// Flow is a flow of the host that the controller has chosen a link for. Protocols other than TCP and UDP have ports 0; of ICMP it is the
-// echoes to a host.
+// Flow is a flow whose link the controller has chosen. Protocols other than TCP and UDP have ports 0; ICMP means the echoes to a host.
 type Flow struct {
-	Protocol       packet.Protocol
-	Inside, Remote netip.AddrPort
+	Protocol         packet.Protocol
+	Internal, Remote netip.AddrPort
 }
 
-// V6 says whether it is IPv6.
+// V6 reports whether it is IPv6.
 func (f Flow) V6() bool { return f.Remote.Addr().Is6() }
 
-// FlowEntries returns the entries that take a flow out by a link and its answers back in. They end when no packet has used them for idle
-// seconds; of the second's end the controller is told.
+// FlowEntries returns the entries that take a flow out over a link and its replies back in. They expire after idle seconds without a
+// packet; the controller is notified of the second's end.
 func (s State) FlowEntries(f Flow, place int, idle uint16) (out, back *openflow.FlowMod) {
 	ip := s.familyOf(f.V6())
 	begin := func(m openflow.Match, src, dst netip.AddrPort, icmp uint8) openflow.Match {
@@ -35,21 +34,21 @@ func (s State) FlowEntries(f Flow, place int, idle uint16) (out, back *openflow.
 		e := openflow.NewFlowMod(openflow.FlowAdd)
 		e.Table, e.Priority, e.Cookie, e.Match, e.Idle = t, flows, uint64(flowCookie(place, ip.v6)), canonical(m), idle
 		e.Instructions = []openflow.Instruction{apply(do...)}
-		if f.Protocol == packet.ProtocolTCP { // what is written is done when the last table has been met, with no copy of the packet
+		if f.Protocol == packet.ProtocolTCP { // written actions run after the last table, without copying the packet
 			e.Instructions = []openflow.Instruction{openflow.InstructionWriteActions{Actions: do}, openflow.InstructionGotoTable{Table: Ends}}
 		}
 		return e
 	}
-	link := netip.AddrPortFrom(s.Links[place].Family(ip.v6).Address, f.Inside.Port())
-	out = entry(Rules, begin(nil, f.Inside, f.Remote, ip.echo), openflow.ActionGroup{Group: LinkGroup(place, ip.v6)})
-	back = entry(Back, begin(from(PortOf(place)), f.Remote, link, ip.echoReply), setAddr(ip.dest, f.Inside.Addr()),
+	link := netip.AddrPortFrom(s.Links[place].Family(ip.v6).Address, f.Internal.Port())
+	out = entry(Rules, begin(nil, f.Internal, f.Remote, ip.echo), openflow.ActionGroup{Group: LinkGroup(place, ip.v6)})
+	back = entry(Back, begin(from(PortOf(place)), f.Remote, link, ip.echoReply), setAddr(ip.dest, f.Internal.Addr()),
 		openflow.ActionGroup{Group: GroupIn})
 	back.Flags = openflow.FlowSendFlowRem
 	return out, back
 }
 
-// ReadFlow returns the flow whose answers an entry takes back in, and its link. It looks at the entry's table, cookie and match alone, which is
-// what a switch tells of an entry that is gone.
+// ReadFlow returns the flow and the link of an entry for replies. It uses only the entry's table, cookie and match, which a switch reports
+// for a removed entry.
 func (s State) ReadFlow(e *openflow.FlowMod) (f Flow, place int, ok bool) {
 	kind, _ := e.Match.Get(openflow.FieldEthType)
 	ip := s.familyOf(kind.Uint() == uint64(packet.EtherTypeIPv6))
@@ -57,7 +56,7 @@ func (s State) ReadFlow(e *openflow.FlowMod) (f Flow, place int, ok bool) {
 	protocol, hasProtocol := e.Match.Get(openflow.FieldIPProto)
 	c := Cookie(e.Cookie)
 	place = (c.Number() - int(firstLinks)) / 2
-	if e.Table != Back || !c.Ours() || c.Kind() != FlowOf || place < 0 || place >= len(s.Links) || !hasRemote || !hasProtocol || !ip.inside.IsValid() {
+	if e.Table != Back || !c.Ours() || c.Kind() != FlowOf || place < 0 || place >= len(s.Links) || !hasRemote || !hasProtocol || !ip.internal.IsValid() {
 		return Flow{}, 0, false
 	}
 	f = Flow{Protocol: packet.Protocol(protocol.Uint())}
@@ -66,19 +65,19 @@ func (s State) ReadFlow(e *openflow.FlowMod) (f Flow, place int, ok bool) {
 		server, _ = e.Match.Get(source)
 		client, _ = e.Match.Get(dest)
 	}
-	f.Inside = netip.AddrPortFrom(ip.inside, uint16(client.Uint()))
+	f.Internal = netip.AddrPortFrom(ip.internal, uint16(client.Uint()))
 	f.Remote = netip.AddrPortFrom(remote.Addr(), uint16(server.Uint()))
 	return f, place, true
 }
 
-// Adopt sorts the controller's entries that a switch has into those of flows that can go on, by their links, and those that are of no more use:
-// the link is not usable or has another address, or so has the host's side.
+// Adopt sorts a switch's controller entries into flows that can continue, by link, and stale entries: the link is not usable or has another
+// address, or so has the host's side.
 func (s State) Adopt(entries []*openflow.FlowMod) (kept map[Flow]int, stale []*openflow.FlowMod) {
 	kept = map[Flow]int{}
-	ways := map[place]*openflow.FlowMod{} // out, of the flows that are kept
-	for _, e := range entries {           // the later table first, which is that of answers
+	outgoing := map[place]*openflow.FlowMod{} // entries out, of the flows that are kept
+	for _, e := range entries {               // the later table, for replies, comes first
 		if e.Table != Back {
-			if !sameBut(ways[placeOf(e)], e) {
+			if !sameBut(outgoing[placeOf(e)], e) {
 				stale = append(stale, command(e, openflow.FlowDeleteStrict))
 			}
 			continue
@@ -93,7 +92,7 @@ func (s State) Adopt(entries []*openflow.FlowMod) (kept map[Flow]int, stale []*o
 			stale = append(stale, command(e, openflow.FlowDeleteStrict))
 			continue
 		}
-		kept[f], ways[placeOf(out)] = place, out
+		kept[f], outgoing[placeOf(out)] = place, out
 	}
 	return kept, stale
 }

@@ -12,27 +12,27 @@ import (
 	"baton/packet"
 )
 
-// Tables are flow entries and groups, as the messages that add them. They are never changed once they are made.
+// Tables are flow entries and groups, as the messages that add them. They are immutable.
 type Tables struct {
-	Groups  []*openflow.GroupMod // by their numbers
-	Entries []*openflow.FlowMod  // a later table first, then by priority, the highest first, then by match
+	Groups  []*openflow.GroupMod // by number
+	Entries []*openflow.FlowMod  // the later table first, then by priority, highest first, then by match
 }
 
 // The flow tables.
 const (
-	First openflow.TableID = iota // where a packet comes from
-	Rules                         // which links a packet of the host may use
-	Back                          // whom a packet to a link's address is for
-	Ends                          // packets of a flow of the controller leave; those that begin or end it are told
+	First openflow.TableID = iota // by ingress port
+	Rules                         // selects the links for a packet of the host
+	Back                          // packets to a link's address
+	Ends                          // packets of the controller's flows leave; the first and last ones are reported
 )
 
 // Priorities. Those of rules count down from firstRule.
 const (
-	matchAll   = 0
-	insideElse = 1
-	known      = 100 // by its address
-	special    = 200
-	neighbours = 300
+	matchAll     = 0
+	internalElse = 1
+	known        = 100 // by address
+	special      = 200
+	neighbours   = 300
 
 	firstRule = 30000
 	resolvers = 40000
@@ -40,7 +40,7 @@ const (
 	gateways  = 60000
 )
 
-// family is what differs between the IP versions.
+// family holds the differences between the IP versions.
 type family struct {
 	v6              bool
 	etherType       packet.EtherType
@@ -48,14 +48,14 @@ type family struct {
 	icmp            packet.Protocol
 	icmpType        openflow.Field
 	echo, echoReply uint8
-	inside          netip.Addr
+	internal        netip.Addr
 	headers         int // of IP and TCP, in bytes
 }
 
 func (s State) families() []family {
 	var list []family
 	for _, v6 := range []bool{false, true} {
-		if f := s.familyOf(v6); f.inside.IsValid() {
+		if f := s.familyOf(v6); f.internal.IsValid() {
 			list = append(list, f)
 		}
 	}
@@ -65,13 +65,13 @@ func (s State) families() []family {
 func (s State) familyOf(v6 bool) family {
 	if v6 {
 		return family{true, packet.EtherTypeIPv6, openflow.FieldIPv6Src, openflow.FieldIPv6Dst, packet.ProtocolICMPv6, openflow.FieldICMPv6Type,
-			128, 129, s.Inside.IPv6, packet.IPv6Size + packet.TCPSize}
+			128, 129, s.Internal.IPv6, packet.IPv6Size + packet.TCPSize}
 	}
 	return family{false, packet.EtherTypeIPv4, openflow.FieldIPv4Src, openflow.FieldIPv4Dst, packet.ProtocolICMP, openflow.FieldICMPv4Type,
-		8, 0, s.Inside.IPv4, packet.IPv4Size + packet.TCPSize}
+		8, 0, s.Internal.IPv4, packet.IPv4Size + packet.TCPSize}
 }
 
-// Family is the link's of an IP version.
+// Family returns the link's state for an IP version.
 func (l Link) Family(v6 bool) links.Family {
 	if v6 {
 		return l.V6
@@ -79,8 +79,8 @@ func (l Link) Family(v6 bool) links.Family {
 	return l.V4
 }
 
-// Address is the host's address of an IP version, not valid if it has none.
-func (i Inside) Address(v6 bool) netip.Addr {
+// Address returns the host's address for an IP version; not valid if it has none.
+func (i Internal) Address(v6 bool) netip.Addr {
 	if v6 {
 		return i.IPv6
 	}
@@ -94,7 +94,7 @@ func (f family) gateway(g Gateway) netip.Addr {
 	return g.IPv4
 }
 
-// PortOf is the number of a link's port.
+// PortOf returns the number of a link's port.
 func PortOf(place int) openflow.PortNo { return openflow.PortNo(FirstLink + place) }
 
 // Make returns the tables of a state. Equal states have equal tables.
@@ -114,13 +114,13 @@ func Make(s State) Tables {
 	return m.tables()
 }
 
-// maker collects what a state's tables hold.
+// maker collects the tables for a state.
 type maker struct {
-	state   State
-	entries []*openflow.FlowMod
-	groups  map[openflow.GroupID]*openflow.GroupMod
-	asks    bool // the controller chooses links for some
-	shares  bool // the switch does for some, and remembers nothing
+	state        State
+	entries      []*openflow.FlowMod
+	groups       map[openflow.GroupID]*openflow.GroupMod
+	byController bool // some flows get their link from the controller
+	stateless    bool // some flows get it from the switch, which keeps no bindings
 }
 
 func (m *maker) add(t openflow.TableID, priority uint16, c Cookie, match openflow.Match, do ...openflow.Instruction) {
@@ -139,7 +139,7 @@ func toController(bytes uint16) openflow.Instruction {
 
 func from(port openflow.PortNo) openflow.Match { return openflow.Match{}.Port(port) }
 
-// with is a match that more can be added to while others do so, too.
+// with clips a match, so that several callers can append to it.
 func with(m openflow.Match) openflow.Match { return slices.Clip(m) }
 
 func ofType(m openflow.Match, t packet.EtherType) openflow.Match {
@@ -150,12 +150,12 @@ func ofProtocol(m openflow.Match, p packet.Protocol) openflow.Match {
 	return with(m).Uint(openflow.FieldIPProto, uint64(p))
 }
 
-// ofNeighbours matches IPv6's neighbour discovery messages of a type.
+// ofNeighbours matches IPv6 neighbour discovery messages of a type.
 func ofNeighbours(m openflow.Match, kind uint64) openflow.Match {
 	return ofProtocol(ofType(m, packet.EtherTypeIPv6), packet.ProtocolICMPv6).Uint(openflow.FieldICMPv6Type, kind)
 }
 
-// IPv6's questions and answers about neighbours (RFC 4861, 4.3 and 4.4).
+// IPv6 neighbour solicitation and advertisement (RFC 4861, 4.3 and 4.4).
 const (
 	solicitation  = 135
 	advertisement = 136
@@ -164,27 +164,27 @@ const (
 // first makes the first table.
 func (m *maker) first() {
 	s, fixed := m.state, NewCookie(Fixed, 0)
-	inside := func() openflow.Match { return from(InsidePort) }
-	if s.Inside.IPv4.IsValid() {
-		m.add(First, neighbours, fixed, ofType(inside(), etherTypeARP), toController(openflow.MaxLenNoBuffer))
+	internal := func() openflow.Match { return from(InsidePort) }
+	if s.Internal.IPv4.IsValid() {
+		m.add(First, neighbours, fixed, ofType(internal(), etherTypeARP), toController(openflow.MaxLenNoBuffer))
 	}
-	if s.Inside.IPv6.IsValid() {
-		m.add(First, neighbours, fixed, ofNeighbours(inside(), solicitation), toController(openflow.MaxLenNoBuffer))
+	if s.Internal.IPv6.IsValid() {
+		m.add(First, neighbours, fixed, ofNeighbours(internal(), solicitation), toController(openflow.MaxLenNoBuffer))
 	}
-	for class := range s.Inside.Gateways {
+	for class := range s.Internal.Gateways {
 		var do []openflow.Instruction
 		if class > 0 {
 			do = append(do, openflow.InstructionWriteMetadata{Metadata: uint64(class), Mask: ^uint64(0)})
 		}
-		m.add(First, known, fixed, inside().MAC(openflow.FieldEthDst, packet.MAC(GatewayMAC(class))),
+		m.add(First, known, fixed, internal().MAC(openflow.FieldEthDst, packet.MAC(GatewayMAC(class))),
 			append(do, openflow.InstructionGotoTable{Table: Rules})...)
 	}
-	m.add(First, insideElse, fixed, inside())
+	m.add(First, internalElse, fixed, internal())
 	for place, l := range s.Links {
 		for _, f := range s.families() {
 			if a := l.Family(f.v6).Address; a.IsValid() {
 				m.add(First, known, fixed, ofType(from(PortOf(place)), f.etherType).Addr(f.dest, a), openflow.InstructionGotoTable{Table: Back})
-				if f.v6 && s.Datapath != config.Baton { // the host's stack has them, and nobody inside has asked
+				if f.v6 && s.Datapath != config.Baton { // the host's stack gets them, and nobody on the internal side asked
 					m.add(First, special, fixed, ofNeighbours(from(PortOf(place)), solicitation))
 					m.add(First, special, fixed, ofNeighbours(from(PortOf(place)), advertisement))
 				}
@@ -198,10 +198,10 @@ func (m *maker) first() {
 	m.add(First, matchAll, fixed, nil)
 }
 
-// gateways has pings to the gateways answered, and drops what else is for them.
+// gateways sends pings to the gateways to the controller, and drops other packets to them.
 func (m *maker) gateways(f family) {
 	fixed := NewCookie(Fixed, 0)
-	for _, g := range m.state.Inside.Gateways {
+	for _, g := range m.state.Internal.Gateways {
 		if a := f.gateway(g); a.IsValid() {
 			ping := ofProtocol(ofType(nil, f.etherType), f.icmp).Uint(f.icmpType, uint64(f.echo)).Addr(f.dest, a)
 			m.add(Rules, gateways+1, fixed, ping, toController(openflow.MaxLenNoBuffer))
@@ -210,7 +210,7 @@ func (m *maker) gateways(f family) {
 	}
 }
 
-// back makes the table of packets to links' addresses.
+// back makes the table for packets to links' addresses.
 func (m *maker) back(f family) {
 	fixed := NewCookie(Fixed, 0)
 	if m.state.Datapath == config.Baton {
@@ -218,25 +218,26 @@ func (m *maker) back(f family) {
 			openflow.ActionOutput{Port: openflow.PortNormal}))
 		return
 	}
-	if !m.shares {
+	if !m.stateless {
 		return
 	}
-	// A select group remembers nothing: every packet may be for the host's inside, whose own stack knows.
-	m.add(Back, matchAll, fixed, ofType(nil, f.etherType), apply(setAddr(f.dest, f.inside), openflow.ActionGroup{Group: GroupIn}))
+	// A select group keeps no bindings: every packet may be for the internal address, and the host's stack decides.
+	m.add(Back, matchAll, fixed, ofType(nil, f.etherType), apply(setAddr(f.dest, f.internal), openflow.ActionGroup{Group: GroupIn}))
 }
 
-// The TCP flags that ends are told by, as a match field has them.
+// The TCP flags that end a flow, as a match field has them.
 const (
 	flagFIN, flagSYN, flagRST, flagACK = 0x001, 0x002, 0x004, 0x010
 )
 
-// headerBytes is how much of a packet that begins or ends a flow the controller gets: Ethernet, IPv6 and TCP with its options.
+// headerBytes is how much of such a packet the controller gets: Ethernet, IPv6 and TCP with options.
 const headerBytes = 14 + 40 + 60
 
-// ends makes the table that the controller's flows end in: it is told of a FIN or RST, and of the SYN of a connection that follows one with the
-// same ports. A packet then does as the entry of its flow has written. A switch that does not know TCP flags, which are an extension of OpenFlow 1.3, refuses these: its flows end when they are idle.
+// ends makes the last table for the controller's flows: it reports a FIN or RST, and the SYN of a connection that reuses the ports. The
+// packet then follows the written actions of its flow's entry. Switches without TCP flags, an extension of OpenFlow 1.3, refuse these
+// entries: there flows end by the idle timeout.
 func (m *maker) ends(families []family) {
-	if !m.asks {
+	if !m.byController {
 		return
 	}
 	cookie := NewCookie(EndOf, 0)
@@ -259,7 +260,7 @@ func setMAC(f openflow.Field, a links.MAC) openflow.Action {
 	return openflow.ActionSetField{Field: openflow.Match{}.MAC(f, packet.MAC(a))}
 }
 
-// tables puts what was made into its order. Of entries that a rule has twice, as its networks or services overlap, one stays.
+// tables sorts the result. A rule whose networks or services overlap yields the same entry several times; one of them stays.
 func (m *maker) tables() Tables {
 	var t Tables
 	for _, g := range m.groups {
@@ -271,7 +272,7 @@ func (m *maker) tables() Tables {
 	return t
 }
 
-// order is that in which entries are added: what a packet is sent on to is there before, and what wins before what it wins over.
+// order sorts entries for addition: targets of a jump before the jump, and higher priorities first.
 func order(a, b *openflow.FlowMod) int {
 	return cmp.Or(cmp.Compare(b.Table, a.Table), cmp.Compare(b.Priority, a.Priority), bytes.Compare(a.Match, b.Match))
 }

@@ -32,7 +32,7 @@ func uplink(place byte, weight uint16, tier int) Link {
 func small(d config.Datapath, method config.Method) State {
 	s := State{
 		Datapath: d,
-		Inside: Inside{MAC: links.MAC{2, 0, 0, 1, 0, 1}, MTU: 1500, IPv4: netip.MustParseAddr("192.0.0.2"),
+		Internal: Internal{MAC: links.MAC{2, 0, 0, 1, 0, 1}, MTU: 1500, IPv4: netip.MustParseAddr("192.0.0.2"),
 			Gateways: []Gateway{{IPv4: netip.MustParseAddr("192.0.0.1")}}},
 		Links: []Link{uplink(0, 1, 0), uplink(1, 2, 0)},
 		Rules: []Rule{{Otherwise: config.Any, Method: method}},
@@ -45,9 +45,9 @@ func small(d config.Datapath, method config.Method) State {
 
 // large has all that there is.
 func large(d config.Datapath) State {
-	s := small(d, config.Turns)
-	s.Inside.IPv6 = netip.MustParseAddr("64:ff9b:1::2")
-	s.Inside.Gateways = []Gateway{
+	s := small(d, config.RoundRobin)
+	s.Internal.IPv6 = netip.MustParseAddr("64:ff9b:1::2")
+	s.Internal.Gateways = []Gateway{
 		{netip.MustParseAddr("192.0.0.1"), netip.MustParseAddr("64:ff9b:1::1")},
 		{netip.MustParseAddr("192.0.0.3"), netip.MustParseAddr("64:ff9b:1::3")},
 	}
@@ -65,10 +65,10 @@ func large(d config.Datapath) State {
 		{To: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8:77::/48")}, Links: []int{1},
 			Otherwise: config.Drop, Method: config.Fastest},
 		{Services: []config.Service{{Protocol: 17, First: 5060, Last: 5061}, {Protocol: 6, First: 5061, Last: 5061}}, Links: []int{0},
-			Otherwise: config.Any, Method: config.Controller, Together: time.Minute},
+			Otherwise: config.Any, Method: config.Controller, Affinity: time.Minute},
 		{Class: 1, Links: []int{3}, Otherwise: config.Drop, Method: config.Least},
 		{Services: []config.Service{{Protocol: 17, First: 1, Last: 65535}}, Links: []int{3}, Otherwise: config.Any, Method: config.Hash},
-		{Otherwise: config.Any, Method: config.Turns, Together: 1500 * time.Millisecond},
+		{Otherwise: config.Any, Method: config.RoundRobin, Affinity: 1500 * time.Millisecond},
 	}
 	return s
 }
@@ -78,7 +78,7 @@ func TestMake(t *testing.T) {
 		name  string
 		state State
 	}{
-		{"small-baton", small(config.Baton, config.Turns)},
+		{"small-baton", small(config.Baton, config.RoundRobin)},
 		{"small-ovs", small(config.OpenVSwitch, config.Hash)},
 		{"small-ovs-controller", small(config.OpenVSwitch, config.Controller)},
 		{"large-baton", large(config.Baton)},

@@ -13,7 +13,7 @@ import (
 // in makes the group that takes packets to the host.
 func (m *maker) in() {
 	m.groups[GroupIn] = indirect(GroupIn, []openflow.Action{
-		setMAC(openflow.FieldEthSrc, GatewayMAC(0)), setMAC(openflow.FieldEthDst, m.state.Inside.MAC), openflow.ActionOutput{Port: InsidePort},
+		setMAC(openflow.FieldEthSrc, GatewayMAC(0)), setMAC(openflow.FieldEthDst, m.state.Internal.MAC), openflow.ActionOutput{Port: InsidePort},
 	})
 }
 
@@ -22,14 +22,14 @@ func indirect(id openflow.GroupID, do []openflow.Action) *openflow.GroupMod {
 		{WatchPort: openflow.PortAny, WatchGroup: openflow.GroupAny, Actions: do}}}
 }
 
-// out is what takes a packet out by a link.
+// out returns the actions that send a packet out over a link.
 func (m *maker) out(place int, f family) []openflow.Action {
-	l, inside := m.state.Links[place], m.state.Inside
+	l, internal := m.state.Links[place], m.state.Internal
 	ip := l.Family(f.v6)
 	do := []openflow.Action{
 		setMAC(openflow.FieldEthSrc, l.MAC), setMAC(openflow.FieldEthDst, ip.GatewayMAC), setAddr(f.source, ip.Address),
 	}
-	if m.state.Datapath == config.Baton && l.MTU > f.headers && l.MTU < inside.MTU {
+	if m.state.Datapath == config.Baton && l.MTU > f.headers && l.MTU < internal.MTU {
 		do = append(do, openflow.ActionClampMSS{MSS: uint16(l.MTU - f.headers)})
 	}
 	return append(do, openflow.ActionOutput{Port: PortOf(place)})
@@ -66,19 +66,19 @@ func (m *maker) rules(f family) {
 	}
 }
 
-// The ports of name servers: DNS itself, and over TLS or QUIC (RFC 7858, 9250).
+// The ports of name servers: DNS, and DNS over TLS or QUIC (RFC 7858, 9250).
 const (
 	dns        = 53
 	dnsOverTLS = 853
 )
 
-// resolver is a name server, and the links that it is one of.
+// resolver is a name server with the links that it belongs to.
 type resolver struct {
 	address netip.Addr
 	set     Set
 }
 
-// resolvers returns the resolvers of links, by their addresses. One that every usable link has may be asked by any, as everything else.
+// resolvers returns the links' resolvers by address. One that every usable link has may be reached over any link, like everything else.
 func (s State) resolvers(f family) []resolver {
 	var list []resolver
 	all := uint16(0)
@@ -103,36 +103,35 @@ func (s State) resolvers(f family) []resolver {
 	return list
 }
 
-// use returns what packets of a rule are done with, and makes the groups that this needs: nothing is done with them if no link of the set
-// is usable.
+// use returns the instructions for packets of a rule, and makes the groups that they need. There are none if no link of the set is usable.
 func (m *maker) use(f family, set Set, r Rule) []openflow.Instruction {
 	options := m.state.Options(set, f.v6)
 	if len(options) == 0 {
 		return nil
 	}
 	if r.Method == config.Controller {
-		m.asks = true
+		m.byController = true
 		for _, o := range options {
 			id := LinkGroup(o.Place, f.v6)
 			m.groups[id] = indirect(id, m.out(o.Place, f))
 		}
 		return []openflow.Instruction{toController(openflow.MaxLenNoBuffer)}
 	}
-	m.shares = true
+	m.stateless = true
 	id := set.Group(f.v6)
 	m.groups[id] = m.choice(id, f, options)
 	if m.state.Datapath != config.Baton {
 		return []openflow.Instruction{apply(openflow.ActionGroup{Group: id})}
 	}
-	return []openflow.Instruction{apply(openflow.ActionBind{Method: bindMethods[r.Method], Group: id, Affinity: uint32(math.Ceil(r.Together.Seconds()))})}
+	return []openflow.Instruction{apply(openflow.ActionBind{Method: bindMethods[r.Method], Group: id, Affinity: uint32(math.Ceil(r.Affinity.Seconds()))})}
 }
 
 var bindMethods = map[config.Method]openflow.BindMethod{
-	config.Turns: openflow.BindRoundRobin, config.Least: openflow.BindLeast, config.Fastest: openflow.BindFastest, config.Hash: openflow.BindHash,
+	config.RoundRobin: openflow.BindRoundRobin, config.Least: openflow.BindLeast, config.Fastest: openflow.BindFastest, config.Hash: openflow.BindHash,
 	config.Even: openflow.BindEven,
 }
 
-// choice is the select group of some links. Open vSwitch has no standby: there these come in with a change of the state.
+// choice makes the select group of some links. Open vSwitch has no standby: there standby links appear when the state changes.
 func (m *maker) choice(id openflow.GroupID, f family, options []Option) *openflow.GroupMod {
 	g := &openflow.GroupMod{Command: openflow.GroupAdd, Kind: openflow.GroupTypeSelect, Group: id}
 	for _, o := range options {
@@ -144,7 +143,7 @@ func (m *maker) choice(id openflow.GroupID, f family, options []Option) *openflo
 	return g
 }
 
-// matches returns what a rule's packets match, to these networks.
+// matches returns the matches of a rule, for these networks.
 func (r Rule) matches(f family, to []netip.Prefix) []openflow.Match {
 	begin := ofType(nil, f.etherType)
 	if r.Class > 0 {

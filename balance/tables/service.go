@@ -6,13 +6,13 @@ import (
 	"baton/packet"
 )
 
-// protocolUDP is what package packet, which reads TCP and ICMP, has no name for; etherTypeARP likewise.
+// protocolUDP and etherTypeARP are missing in package packet, which reads only TCP and ICMP.
 const (
 	protocolUDP  packet.Protocol  = 17
 	etherTypeARP packet.EtherType = 0x0806
 )
 
-// ports returns the fields of the ports of a protocol that has any.
+// ports returns the port fields of a protocol that has any.
 func ports(p packet.Protocol) (source, dest openflow.Field, ok bool) {
 	switch p {
 	case packet.ProtocolTCP:
@@ -23,7 +23,7 @@ func ports(p packet.Protocol) (source, dest openflow.Field, ok bool) {
 	return 0, 0, false
 }
 
-// matches returns a match for each port of a service, as OpenFlow 1.3 has no masks for ports; one for all of them if it is all.
+// matches returns one match for each port of a service, because OpenFlow 1.3 has no masks for ports; one if the service is all ports.
 func (m service) matches(begin openflow.Match) []openflow.Match {
 	p := packet.Protocol(m.Protocol)
 	begin = ofProtocol(begin, p)

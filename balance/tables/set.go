@@ -8,15 +8,14 @@ import (
 	"baton/openflow"
 )
 
-// Set is which links a rule's flows may use. A group is made of a set, not of a rule: rules may come, go and change places, and a group
-// that flows go by stays what it was.
+// Set is the links that a rule's flows may use. Groups belong to sets, not to rules, so that a group with flows stays the same when rules
+// are added, removed or reordered.
 type Set struct {
 	Links uint16 // bit n: the link at place n
 	Only  bool   // no others, even if none of these is usable
 }
 
-// Option is a link that a new flow may get. Those of weight 0 are standby: the first of them that is live is used when none that has a
-// weight is.
+// Option is a link for new flows. Weight 0 means standby: the first live one is used if no weighted link is live.
 type Option struct {
 	Place  int // in State.Links
 	Weight uint16
@@ -36,8 +35,8 @@ func (s State) Set(r Rule) Set {
 
 func (t Set) has(place int) bool { return t.Links>>place&1 != 0 }
 
-// Options returns the links that new flows of a set may get, the best first: those of the lowest tier of the set by their place, then
-// as standby its others by their tiers, and then, if the set allows it, those outside of it. They are all usable.
+// Options returns the usable links for new flows of a set, best first: the set's lowest tier, by place; as standby the set's other links by
+// tier; and then, if the set allows it, links outside of the set.
 func (s State) Options(set Set, v6 bool) []Option {
 	var own, others []Option
 	for place, l := range s.Links {
@@ -63,7 +62,7 @@ func (s State) byTier(list []Option) []Option {
 	return list
 }
 
-// The groups. Their numbers say what they are, so that no two switches or states differ in them.
+// The groups. Their numbers are derived from their meaning, so that switches and states never disagree.
 const (
 	// GroupIn takes a packet to the host: indirect.
 	GroupIn    openflow.GroupID = 1
@@ -71,12 +70,12 @@ const (
 	firstSets  openflow.GroupID = 1 << 20
 )
 
-// LinkGroup is the indirect group that takes a packet out by a link.
+// LinkGroup returns the indirect group that sends a packet out over a link.
 func LinkGroup(place int, v6 bool) openflow.GroupID {
 	return firstLinks + 2*openflow.GroupID(place) + bit(v6)
 }
 
-// Group is the select group of a set.
+// Group returns the select group of a set.
 func (t Set) Group(v6 bool) openflow.GroupID {
 	return firstSets | openflow.GroupID(t.Links)<<2 | bit(t.Only)<<1 | bit(v6)
 }

@@ -14,45 +14,45 @@ const (
 	FirstLink  = 2
 )
 
-// MaxLinks is how many links there may be: a set of them is a number of as many bits.
+// MaxLinks is the most links: a set of them is a number with that many bits.
 const MaxLinks = 16
 
-// State is all that the tables depend on.
+// State is everything that the tables depend on.
 type State struct {
 	Datapath config.Datapath
-	Inside   Inside
-	Links    []Link // by their place in the configuration, MaxLinks at most; the zero Link at one that is free
-	Rules    []Rule // the configuration's, in order; the last one is the default, which has no conditions
+	Internal Internal
+	Links    []Link // by place, at most MaxLinks; an unused place has the zero Link
+	Rules    []Rule // in the configuration's order; the last one is the default, without conditions
 }
 
-// Inside is the host's own side of the switch.
-type Inside struct {
+// Internal is the host's own side of the switch.
+type Internal struct {
 	MAC        links.MAC
-	MTU        int        // bytes; 0: not known, and no MSS is clamped
+	MTU        int        // bytes; 0: unknown, and MSS is not clamped
 	IPv4, IPv6 netip.Addr // not valid: none
-	Gateways   []Gateway  // by their class
+	Gateways   []Gateway  // by class
 }
 
-// Gateway is the addresses of the gateway that a class of applications has; its MAC is [GatewayMAC].
+// Gateway has the addresses of a class's gateway; its MAC is [GatewayMAC].
 type Gateway struct {
 	IPv4, IPv6 netip.Addr // not valid: none
 }
 
-// Link is a link as far as flows depend on it.
+// Link is the state of a link for its flows.
 type Link struct {
 	links.Link
-	Usable bool   // by the link's state, probes and caps together
+	Usable bool   // considering the link's state, probes and caps
 	Weight uint16 // at least 1
 	Tier   int
 }
 
-// Rule is which flows may use which links.
+// Rule says which flows may use which links.
 type Rule struct {
 	To        []netip.Prefix
 	Services  []config.Service
-	Class     int   // of the application, which is the number of its gateway; 0: any
+	Class     int   // of the application, and number of its gateway; 0: any
 	Links     []int // places in State.Links; none: all
 	Otherwise config.Otherwise
 	Method    config.Method // never ""
-	Together  time.Duration
+	Affinity  time.Duration
 }

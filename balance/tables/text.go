@@ -7,7 +7,7 @@ import (
 	"baton/openflow"
 )
 
-// Text is a message of those that change tables, in one line, in words like those of ovs-ofctl.
+// Text formats a message that changes tables in one line, similar to ovs-ofctl.
 func Text(m openflow.Message) string {
 	switch m := m.(type) {
 	case *openflow.FlowMod:
@@ -98,7 +98,7 @@ func actionText(a openflow.Action) string {
 	return strings.ToLower(a.Type().String())
 }
 
-// String is the tables, a line for each group and entry.
+// String formats the tables, one line for each group and entry.
 func (t Tables) String() string {
 	var b strings.Builder
 	for _, g := range t.Groups {

@@ -1,4 +1,4 @@
-// Package weigh makes weights of what is known of links: how many of the new flows each gets. It is pure.
+// Package weigh computes weights of links, their shares of new flows, from measurements. It is pure.
 package weigh
 
 import (
@@ -10,33 +10,33 @@ import (
 	"baton/balance/measure"
 )
 
-// Link is what a weight depends on.
+// Link is the input for a weight.
 type Link struct {
-	Fixed int // the configuration's weight; 0: it is measured
+	Fixed int // configured weight; 0: measured
 	measure.Figures
 }
 
-// Weigher remembers which weights are in force. Its zero value with a configuration is ready.
+// Weigher keeps the current weights. Its zero value with a configuration is ready.
 type Weigher struct {
 	Config config.Weights
 
-	last           time.Duration // when it was asked before
-	received, sent float64       // bits of late, forgotten bit by bit: what the host does, not what it does this moment
+	last           time.Duration // time of the last call
+	received, sent float64       // recent bits, with exponential decay: the host's average, not its momentary traffic
 
-	since   time.Duration // when the weights were put in force
-	ratios  []float64     // that they stand for
+	since   time.Duration // when the weights were activated
+	ratios  []float64     // that the weights approximate
 	weights []uint16
 }
 
-// lately is in what time half of what the host did is forgotten.
+// lately is the half-life of the host's recent traffic.
 const lately = time.Minute
 
-// hysteresis is by what part a weight differs, to others, from the one in force before any is changed: less is noise of the measures, and
-// each change costs a round of messages.
+// hysteresis is the relative difference to the current weights that is needed for a change: less is noise, and each change costs a round of
+// messages.
 const hysteresis = 0.1
 
-// Weigh says which weights are in force from now on, and whether they are others than before. They are changed Config.Every at most, and
-// not for little. The clock is one that only goes forward. The slice is the Weigher's own.
+// Weigh returns the current weights, and whether they have changed. They change at most every Config.Every, and only for a significant
+// difference. The clock is monotonic. The slice belongs to the Weigher.
 func (w *Weigher) Weigh(now time.Duration, links []Link) ([]uint16, bool) {
 	ratios := ratios(links, w.Config, w.downShare(now, links))
 	if len(w.ratios) == len(ratios) && (now-w.since < w.Config.Every || alike(w.ratios, ratios)) {
@@ -56,7 +56,7 @@ func alike(a, b []float64) bool {
 	return true
 }
 
-// downShare is the part of the host's traffic of late that comes in; 1 when there is none: hosts download.
+// downShare returns the incoming share of the host's recent traffic; 1 without traffic, because hosts mostly download.
 func (w *Weigher) downShare(now time.Duration, links []Link) float64 {
 	between := max(now-w.last, 0).Seconds()
 	w.last = now
@@ -76,11 +76,11 @@ func (w *Weigher) downShare(now time.Duration, links []Link) float64 {
 	}
 }
 
-// acknowledgements: with less than that share of the bytes a direction carries little else, and does not count.
+// acknowledgements: a direction with less than this share of the bytes mostly carries acknowledgements, and does not count.
 const acknowledgements = 0.1
 
-// ratios are what the links' weights stand for: those of the configuration as they are, if there are any, and measured ones on the same
-// scale. Else their mean is 1.
+// ratios returns the links' relative weights: configured ones unchanged, and measured ones on the same scale. Without configured ones the
+// mean is 1.
 func ratios(links []Link, bounds config.Weights, downShare float64) []float64 {
 	measured := goodputs(links, downShare)
 	bound(measured, bounds)
@@ -94,9 +94,9 @@ func ratios(links []Link, bounds config.Weights, downShare float64) []float64 {
 	return out
 }
 
-// goodputs are what new flows can expect of the links, in relation to each other. The mean is 1.
+// goodputs returns what new flows can expect of the links, relative to each other. The mean is 1.
 //
-// Of the two directions each counts as much as the host uses it.
+// Each direction counts by the host's use of it.
 func goodputs(links []Link, received float64) []float64 {
 	down := relative(links, func(f measure.Figures) measure.Capacity { return f.Down })
 	up := relative(links, func(f measure.Figures) measure.Capacity { return f.Up })
@@ -122,8 +122,8 @@ func goodputs(links []Link, received float64) []float64 {
 	return out
 }
 
-// relative are capacities in relation to each other; nil if none is known. A link that is not known gets the mean of those that are, or
-// what it has carried, if that is more: by that it is used, and becomes known.
+// relative returns capacities relative to each other; nil if none is known. An unknown link gets the mean of the known ones, or what it has
+// carried if that is more: so it is used, and becomes known.
 func relative(links []Link, of func(measure.Figures) measure.Capacity) []float64 {
 	sum, known := 0.0, 0
 	for _, l := range links {
@@ -148,13 +148,12 @@ func relative(links []Link, of func(measure.Figures) measure.Capacity) []float64
 	return out
 }
 
-// usualLoss is what TCP makes of a queue that is full: a link that is well used has it, and is not to lose weight for that, or weights
-// would swing.
+// usualLoss is what TCP causes by filling a queue: a well-used link has it, and must not lose weight for that, or weights would oscillate.
 const usualLoss = 0.01
 
-// lossFactor is by how much a link's flows stay behind its capacity. One connection carries in inverse proportion to the root of the loss
-// (Mathis et al., The macroscopic behavior of the TCP congestion avoidance algorithm, CCR 27(3), 1997), and of what it sends the lost part
-// is of no use.
+// lossFactor is the share of a link's capacity that its flows reach. A connection's rate is inversely proportional to the square root of
+// the loss (Mathis et al., The macroscopic behavior of the TCP congestion avoidance algorithm, CCR 27(3), 1997), and the lost part is
+// useless.
 func lossFactor(loss float64) float64 {
 	if loss <= usualLoss {
 		return 1
@@ -162,15 +161,14 @@ func lossFactor(loss float64) float64 {
 	return math.Sqrt(usualLoss/loss) * (1 - min(loss, 0.9))
 }
 
-// bound keeps relations to the mean within the configuration's bounds, and none at 0.
+// bound limits the ratios to the configuration's bounds, and none to 0.
 func bound(ratios []float64, bounds config.Weights) {
 	for i := range ratios {
 		ratios[i] = max(min(ratios[i], float64(bounds.Most)/100), float64(bounds.Least)/100)
 	}
 }
 
-// scaleOf is what a measured relation of 1 is in the configuration's weights: as the links with such a weight have been measured, or are on
-// the average.
+// scaleOf returns the configured weight that corresponds to a measured ratio of 1: the average over the links with a configured weight.
 func scaleOf(links []Link, measured []float64) float64 {
 	var fixed, same float64
 	for i, l := range links {
@@ -196,15 +194,14 @@ func normalize(v []float64) {
 }
 
 const (
-	// mostWeight is the highest of weights that are measured alone.
+	// mostWeight is the highest weight if all are measured.
 	mostWeight = 1000
-	// exact is by what part a weight may differ from what it stands for, if smaller numbers do: with small ones the links take turns more
-	// evenly.
+	// exact is the relative error that is accepted for smaller numbers, with which round-robin is more even.
 	exact = 0.02
 )
 
-// integers are the smallest weights in such relations, from 1 to 1000, or to the highest that is fixed. Fixed ones are multiplied by the
-// same number, or are as they are.
+// integers returns the smallest weights in these ratios, from 1 to 1000 or to the highest configured one. Configured weights are all
+// multiplied by the same number, or left unchanged.
 func integers(links []Link, ratios []float64) []uint16 {
 	if len(links) == 0 {
 		return nil

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Marks the sockets of a control group, so that routing rules tell its applications from others. */
+/* Marks the sockets of a control group, so that routing rules can match its applications. */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
 const volatile __u64 own_netns = 0;  /* cookie of the network namespace whose sockets are marked */
-const volatile __u32 mark = 0;       /* of this group */
-const volatile __u32 mask = 0;       /* bits of a mark that are ours; the others are left as they are */
-const volatile __u32 least_mark = 0; /* that any group has */
+const volatile __u32 mark = 0;       /* this group's */
+const volatile __u32 mask = 0;       /* bits of a mark that are ours; the others do not change */
+const volatile __u32 least_mark = 0; /* of all groups */
 
 /*
- * In a control group: of all sockets that its processes make. Of groups within each other the one with the least mark has the socket, as
- * the first rule has a flow.
+ * Attached to a control group: sees all sockets that its processes create. Of nested groups the one with the least mark wins, as the
+ * first matching rule does.
  */
 SEC("cgroup/sock_create")
 int application_mark(struct bpf_sock *sk)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What user space asks before it ends a connection. */
+/* The check that user space makes before it ends a connection. */
 #pragma once
 
 #include "../kernel/sockets.h"
@@ -8,9 +8,9 @@
 static __always_inline int answer_of(struct bpf_sock *sk, struct question *q)
 {
 	struct tcp_sock *tp = (void *)bpf_skc_to_tcp_sock(sk);
-	struct silence *s;
+	struct unresponsive *s;
 
-	s = tp ? bpf_sk_storage_get(&silences, tp, NULL, 0) : NULL;
+	s = tp ? bpf_sk_storage_get(&unresponsive, tp, NULL, 0) : NULL;
 	if (!s || s->cookie != q->cookie)
 		return ANSWER_GONE;
 	q->state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
@@ -19,7 +19,7 @@ static __always_inline int answer_of(struct bpf_sock *sk, struct question *q)
 	q->snd_una = tp->snd_una;
 	q->snd_nxt = tp->snd_nxt;
 	q->rcv_nxt = tp->rcv_nxt;
-	return s->marked && s->turn == q->turn && still(s, tp) ? ANSWER_SILENT : ANSWER_HEARD;
+	return s->marked && s->period == q->period && still(s, tp) ? ANSWER_UNRESPONSIVE : ANSWER_HEARD;
 }
 
 static long question_step(__u32 i, struct __sk_buff **skb)

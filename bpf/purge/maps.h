@@ -13,17 +13,17 @@
 #define AF_INET  2
 #define AF_INET6 10
 
-const volatile __u64 own_netns = 0; /* cookie of the network namespace whose connections are looked at */
-const volatile __u32 hertz = 250;   /* jiffies of a second */
-const volatile bool orphans = true; /* whether connections are looked at that the application may have closed */
+const volatile __u64 own_netns = 0; /* cookie of the network namespace whose connections are watched */
+const volatile __u32 hertz = 250;   /* jiffies per second */
+const volatile bool orphans = true; /* whether to watch connections that the application may have closed */
 
-/* By the server's address: the policies that want it. Written by user space. */
+/* By the server's address: the policies that match it. Written by user space. */
 SETS_BY_PREFIX(addresses);
 
-/* By the client's address: the policies that spare it. Written by user space. */
+/* By the client's address: the policies that exempt it. Written by user space. */
 SETS_BY_PREFIX(exempt);
 
-/* By place: generation * MAX_POLICIES + bit. */
+/* Index: generation * MAX_POLICIES + bit. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2 * MAX_POLICIES);
@@ -39,27 +39,27 @@ struct {
 	__type(value, __u8);
 } groups SEC(".maps");
 
-/* A time in which nothing is heard of a client that has something to acknowledge. */
-struct silence {
+/* A period in which a client does not respond although it has something to acknowledge. */
+struct unresponsive {
 	__u64 cookie; /* of the socket */
-	__u32 heard;  /* jiffies: when the last acknowledgement came */
-	__u32 una;    /* what it was for */
-	__u32 rcv;    /* what was expected of the client: data that comes in order is no acknowledgement */
-	__u32 began;  /* ms: when the timeout was set that has run out first, or when the client was heard of since */
-	__u32 count;  /* timeouts that have run out */
-	__u32 marked; /* id of the policy that was reported to user space; 0: none was */
-	__u16 turn;   /* of this connection's silences */
+	__u32 heard;  /* jiffies: when the last acknowledgement arrived */
+	__u32 una;    /* snd_una then */
+	__u32 rcv;    /* rcv_nxt then: data that arrives in order is no acknowledgement */
+	__u32 began;  /* ms: when the first timeout to expire was set, or when the client was heard of since */
+	__u32 count;  /* expired timeouts */
+	__u32 marked; /* id of the policy that was reported to user space; 0: none */
+	__u16 period; /* counts this connection's unresponsive periods */
 };
 
-/* Of each connection that a timeout has run out of. Goes with the socket. */
+/* Per connection with an expired timeout. Freed with the socket. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, struct silence);
-} silences SEC(".maps");
+	__type(value, struct unresponsive);
+} unresponsive SEC(".maps");
 
-/* struct mark. Full: the connection is marked at its next timeout. */
+/* struct mark. When full, the connection is marked at its next timeout. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
@@ -72,7 +72,7 @@ static __always_inline void count(__u32 verdict)
 	count_up(&verdicts, verdict);
 }
 
-/* Milliseconds, exact, from an arbitrary start. */
+/* Milliseconds since an arbitrary start, exact. */
 static __always_inline __u32 exact_ms(void)
 {
 	return bpf_ktime_get_ns() / 1000000;

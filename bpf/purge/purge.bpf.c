@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Connections whose client has moved away: which of a server's connections retransmit into silence. User space ends those that the
- * programs have marked, and asks right before whether they are silent still.
+ * Finds a server's connections that retransmit without a response because the client has moved away. User space ends the marked ones,
+ * and checks right before that they are still unresponsive.
  */
 #include <linux/pkt_cls.h>
 #include "command.h"
@@ -27,12 +27,12 @@ static __always_inline int established(struct bpf_sock_ops *ops, const struct tc
 static __always_inline int timeout(struct bpf_sock_ops *ops, struct tcp_sock *tp)
 {
 	struct mark m = { .kind = MARK_EXPIRED, .cookie = bpf_get_socket_cookie(ops) };
-	struct silence *s = bpf_sk_storage_get(&silences, tp, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	struct unresponsive *s = bpf_sk_storage_get(&unresponsive, tp, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 
 	return s ? expired(s, tp, jiffies_ms(ops->args[1]), 0, &m) : NO_MEMORY;
 }
 
-/* In a control group: of all connections that its processes accept. */
+/* Attached to a control group: sees all connections that its processes accept. */
 SEC("sockops")
 int purge_watch(struct bpf_sock_ops *ops)
 {
@@ -56,7 +56,7 @@ int purge_watch(struct bpf_sock_ops *ops)
 }
 
 /*
- * User space has it run over all connections of the network namespace, for those of its control groups that were there before the
+ * User space runs it over all connections of the network namespace, for those in its control groups that are older than the
  * programs.
  */
 SEC("iter/tcp")
@@ -66,7 +66,7 @@ int purge_arm(struct bpf_iter__tcp *ctx)
 	struct mark m = { .kind = MARK_FOUND };
 	struct tuple t = {};
 	struct tcp_sock *tp;
-	struct silence *s;
+	struct unresponsive *s;
 	bool spared = false;
 	int flags, verdict;
 
@@ -88,18 +88,18 @@ int purge_arm(struct bpf_iter__tcp *ctx)
 	count(verdict);
 	if (!tp->inet_conn.icsk_retransmits)
 		return 0;
-	s = bpf_sk_storage_get(&silences, tp, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	s = bpf_sk_storage_get(&unresponsive, tp, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	verdict = NO_MEMORY;
 	if (s) {
 		m.cookie = bpf_get_socket_cookie(tp);
-		/* the timeout that runs now is twice as long as the one that has run out */
+		/* the current timeout is twice as long as the one that has expired */
 		verdict = expired(s, tp, jiffies_ms(tp->inet_conn.icsk_rto) / 2, tp->inet_conn.icsk_retransmits, &m);
 	}
 	count(verdict);
 	return 0;
 }
 
-/* Not attached: user space runs it on a struct inquiry. */
+/* Not attached: user space runs it with a struct inquiry. */
 SEC("tc")
 int purge_command(struct __sk_buff *skb)
 {

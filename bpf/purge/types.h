@@ -8,15 +8,15 @@
 
 #include "../wire/fields.h"
 
-/* Bounds of both sides. */
+/* Bounds for the kernel and user space. */
 enum bound {
 	MAX_POLICIES = 64, /* the bits of a set */
 	MAX_GROUPS = 64,   /* control groups */
 	QUESTIONS = 32,    /* of a command */
 	NEVER = 0xffffffff,
 	/*
-	 * ms by which a connection would be ended too late: of a timeout of up to two seconds the kernel's timers are up to 32 late at
-	 * 250 Hz, and user space takes the rest. Waits are shorter by that. A timeout is 200 longer than the round trip at least.
+	 * ms by which a connection would be ended too late: at 250 Hz the kernel's timers are up to 32 late for timeouts of up to two
+	 * seconds, and user space takes the rest. Waits are shortened by this. A timeout is at least 200 longer than the round trip.
 	 */
 	LATE = 40,
 };
@@ -24,26 +24,26 @@ enum bound {
 /* When a connection is dormant. Times are ms. */
 struct policy {
 	__u32 id;          /* user space's, reported in marks; not 0 */
-	__u32 max_retries; /* timeouts that may run out before the one that counts */
-	__u32 wait;        /* for an answer to what that one has sent again, percent of its own length; less LATE */
-	__u32 floor;       /* of silence */
-	__u32 ceiling;     /* of silence */
+	__u32 max_retries; /* timeouts that may expire before the one that counts */
+	__u32 wait;        /* for a response to its retransmission, percent of that timeout; less LATE */
+	__u32 floor;       /* of the unresponsive time */
+	__u32 ceiling;     /* of the unresponsive time */
 };
 
-/* A retransmission timeout that has run out. Times are ms. */
+/* An expired retransmission timeout. Times are ms. */
 struct expiry {
-	__u32 count;  /* of those in this silence, this one included */
-	__u32 rto;    /* the timeout's length */
-	__u32 silent; /* since the silence began */
+	__u32 count;        /* timeouts in this unresponsive period, including this one */
+	__u32 rto;          /* length of the timeout */
+	__u32 unresponsive; /* since the period began */
 };
 
 /* Why the kernel reports a connection. */
 enum mark_kind {
-	MARK_EXPIRED = 1, /* a timeout has run out */
-	MARK_FOUND,       /* it was there before the programs, and is retransmitting */
+	MARK_EXPIRED = 1, /* a timeout has expired */
+	MARK_FOUND,       /* it is older than the programs, and is retransmitting */
 };
 
-/* A connection that is dormant unless it is heard of within so many ms. */
+/* A connection that is dormant unless the client responds within some ms. */
 struct mark {
 	struct tuple tuple; /* of packets from the client */
 	__u32 ifindex;      /* that the socket is bound to; 0: none */
@@ -51,22 +51,22 @@ struct mark {
 	__u32 kind;
 	__u32 policy; /* its id */
 	__u32 within;
-	__u32 state; /* BPF_TCP_... */
-	__u32 srtt;  /* microseconds */
-	__u32 turn;  /* of the connection's silences */
+	__u32 state;  /* BPF_TCP_... */
+	__u32 srtt;   /* microseconds */
+	__u32 period; /* the connection's unresponsive period */
 	struct expiry expiry;
 };
 
 enum answer_kind {
-	ANSWER_SILENT = 1, /* nothing was heard since the mark */
+	ANSWER_UNRESPONSIVE = 1, /* no response since the mark */
 	ANSWER_HEARD,
-	ANSWER_GONE, /* closed, or the addresses are another connection's */
+	ANSWER_GONE, /* closed, or another connection has the addresses */
 };
 
-/* What has become of a marked connection: filled in by the kernel, but for tuple, turn and cookie. */
+/* The state of a marked connection. The kernel fills in all but tuple, period and cookie. */
 struct question {
 	struct tuple tuple;
-	__u16 turn;   /* the mark's */
+	__u16 period; /* the mark's */
 	__u16 answer; /* enum answer_kind */
 	__u64 cookie;
 	__u32 state;
@@ -75,27 +75,27 @@ struct question {
 	__u32 rcv_nxt;
 };
 
-/* Runs in the kernel on behalf of user space (BPF_PROG_TEST_RUN); count questions behind it are answered in the same bytes. */
+/* A request from user space (BPF_PROG_TEST_RUN), followed by count questions, which are answered in place. */
 struct inquiry {
 	__u8 ethernet[14]; /* BPF_PROG_TEST_RUN wants a frame */
 	__u16 count;
 };
 
-/* What became of a connection that was established or found, or of a timeout that ran out. */
+/* The result for a connection that was established or found, or for an expired timeout. */
 enum verdict {
-	WATCHED,      /* established under a policy: its timeouts are seen */
-	UNWATCHED,    /* no policy wants it */
-	WATCH_FAILED, /* the kernel did not take the flag */
-	ELSEWHERE,    /* of another network namespace */
-	ARMED,        /* was there before the programs: its timeouts are seen from now on */
-	NO_POLICY,    /* a timeout of one that is wanted no more */
+	WATCHED,      /* established under a policy: its timeouts are watched */
+	UNWATCHED,    /* no policy matches */
+	WATCH_FAILED, /* the kernel refused the flag */
+	ELSEWHERE,    /* in another network namespace */
+	ARMED,        /* older than the programs: its timeouts are watched from now on */
+	NO_POLICY,    /* a timeout of a connection that no policy matches any more */
 	EXEMPT,
-	SHUT,     /* the client's window is zero: it is there, and does not read */
-	CLOSING,  /* nobody is to be informed: SYN_RECV, TIME_WAIT, CLOSE */
-	RETRYING, /* too early to say */
+	SHUT,     /* the client's window is zero: it is alive, but does not read */
+	CLOSING,  /* no peer to inform: SYN_RECV, TIME_WAIT, CLOSE */
+	RETRYING, /* too early to decide */
 	MARKED,
-	MARKED_BEFORE, /* in the same silence */
-	MARK_LOST,     /* user space does not read them: the next timeout tries again */
-	NO_MEMORY,     /* for what is remembered of a silence */
+	MARKED_BEFORE, /* in the same unresponsive period */
+	MARK_LOST,     /* user space is too slow: the next timeout tries again */
+	NO_MEMORY,     /* for struct unresponsive */
 	VERDICTS,
 };

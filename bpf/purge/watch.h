@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What is remembered of a connection's silence, and reported of it. */
+/* Tracks and reports connections whose client does not respond. */
 #pragma once
 
 #include "../kernel/sock.h"
 #include "policy.h"
 
 /*
- * States in which the server's own host still wants an acknowledgement of data or of a FIN. All but the first two may be orphans: the
- * application has closed them.
+ * States in which this host still waits for an acknowledgement of data or of a FIN. All but the first two may be orphans, which the
+ * application has closed.
  */
 static __always_inline bool wants_answer(__u32 state)
 {
@@ -16,9 +16,9 @@ static __always_inline bool wants_answer(__u32 state)
 	return orphans && (state == BPF_TCP_FIN_WAIT1 || state == BPF_TCP_LAST_ACK || state == BPF_TCP_CLOSING);
 }
 
-#define MOST_LEVELS 64 /* of control groups within each other */
+#define MOST_LEVELS 64 /* of nested control groups */
 
-/* Whether the socket belongs to a control group that the programs are attached to, or to one below it. */
+/* Whether the socket belongs to a control group that the programs are attached to, or to a descendant of one. */
 static __always_inline bool in_groups(const struct tcp_sock *tp)
 {
 	const struct cgroup *c = tp->inet_conn.icsk_inet.sk.sk_cgrp_data.cgroup;
@@ -36,7 +36,7 @@ static __always_inline bool in_groups(const struct tcp_sock *tp)
 	return false;
 }
 
-/* Of a full socket. */
+/* For a full socket. */
 static __always_inline void tuple_of(const struct tcp_sock *tp, struct tuple *t)
 {
 	const struct sock_common *sk = &tp->inet_conn.icsk_inet.sk.__sk_common;
@@ -54,13 +54,13 @@ static __always_inline void tuple_of(const struct tcp_sock *tp, struct tuple *t)
 	}
 }
 
-/* Whether nothing was heard since the silence was noted. */
-static __always_inline bool still(const struct silence *s, const struct tcp_sock *tp)
+/* Whether the client has not responded since the period was recorded. */
+static __always_inline bool still(const struct unresponsive *s, const struct tcp_sock *tp)
 {
 	return s->heard == tp->rcv_tstamp && s->una == tp->snd_una && s->rcv == tp->rcv_nxt;
 }
 
-/* How many ms ago the client was heard of. */
+/* ms since the last packet from the client. */
 static __always_inline __u32 quiet_ms(const struct tcp_sock *tp)
 {
 	__u32 now = bpf_jiffies64(), acked = now - tp->rcv_tstamp, sent = now - tp->inet_conn.icsk_ack.lrcvtime;
@@ -68,7 +68,7 @@ static __always_inline __u32 quiet_ms(const struct tcp_sock *tp)
 	return jiffies_ms(acked < sent ? acked : sent);
 }
 
-static __always_inline int report(struct silence *s, const struct tcp_sock *tp, const struct mark *m)
+static __always_inline int report(struct unresponsive *s, const struct tcp_sock *tp, const struct mark *m)
 {
 	if (bpf_ringbuf_output(&marks, (void *)m, sizeof(*m), 0))
 		return MARK_LOST;
@@ -77,9 +77,10 @@ static __always_inline int report(struct silence *s, const struct tcp_sock *tp, 
 }
 
 /*
- * A timeout of rto ms has run out, or, when the connection was found, has done so as the last one of found. m has the cookie and kind.
+ * Handles an expired timeout of rto ms or, for a connection that was found, the last of found timeouts. m has the cookie and kind.
  */
-static __always_inline int expired(struct silence *s, const struct tcp_sock *tp, __u32 rto, __u32 found, struct mark *m)
+static __always_inline int expired(struct unresponsive *s, const struct tcp_sock *tp, __u32 rto, __u32 found,
+				   struct mark *m)
 {
 	bool spared = false;
 	struct policy *p;
@@ -97,28 +98,28 @@ static __always_inline int expired(struct silence *s, const struct tcp_sock *tp,
 		return EXEMPT;
 	if (!tp->snd_wnd)
 		return SHUT;
-	/* of those that were found, each timeout was twice as long as the one before (RFC 6298, 5.5) */
+	/* each of the found timeouts was twice as long as the one before (RFC 6298, 5.5) */
 	unanswered = found ? 2 * rto - (rto >> ((found - 1) & 31)) : rto;
 	if (found && quiet < rto)
-		return RETRYING; /* it was heard of since, though nothing new was acknowledged */
+		return RETRYING; /* the client responded since, without acknowledging anything new */
 	if (!s->count || !still(s, tp)) {
 		s->cookie = m->cookie;
 		s->heard = tp->rcv_tstamp;
 		s->una = tp->snd_una;
 		s->rcv = tp->rcv_nxt;
-		/* a repeated acknowledgement sets no timeout anew */
+		/* a duplicate acknowledgement does not restart the timeout */
 		s->began = now - (quiet < unanswered ? quiet : unanswered);
 		s->count = found;
-		s->turn++;
+		s->period++;
 		s->marked = 0;
 	}
 	if (!found)
 		s->count++;
-	if (s->marked && (!found || s->marked == p->id)) /* another policy may have spared it */
+	if (s->marked && (!found || s->marked == p->id)) /* another policy may have exempted it */
 		return MARKED_BEFORE;
-	m->expiry = (struct expiry){ .count = s->count, .rto = rto, .silent = now - s->began };
+	m->expiry = (struct expiry){ .count = s->count, .rto = rto, .unresponsive = now - s->began };
 	m->policy = p->id;
-	m->turn = s->turn;
+	m->period = s->period;
 	m->srtt = tp->srtt_us >> 3;
 	m->within = dormant_in(p, &m->expiry);
 	if (m->within == NEVER)

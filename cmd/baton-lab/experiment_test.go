@@ -70,7 +70,7 @@ func TestExperimentList(t *testing.T) {
 // TestExperimentReport draws everything again from results.json alone, also of an experiment that is no more.
 func TestExperimentReport(t *testing.T) {
 	dir := t.TempDir()
-	r := &experiments.Results{Schema: 1, Experiment: "former", Question: "Was it?", Ended: experiments.Complete, Asked: experiments.Asked{Rounds: 1},
+	r := &experiments.Results{Schema: 1, Experiment: "former", Question: "Was it?", Ended: experiments.Complete, Options: experiments.RunOptions{Rounds: 1},
 		Cases: []experiments.Case{{}}, Contenders: []experiments.ContenderInfo{{Name: "a"}}, Measures: []experiments.MeasureInfo{{Name: "speed", Unit: "m/s"}},
 		Samples: []experiments.Sample{{Round: 1, Contender: "a", Measure: "speed", Value: 3}}}
 	if err := r.Write(dir); err != nil {

@@ -38,7 +38,7 @@ takes all of it down when it ends.`,
 	return c
 }
 
-// labError tells what the user can mend from what failed.
+// labError separates mistakes of the user from failures.
 func labError(err error) error {
 	var problem *topology.Error
 	var invalid *keeper.InvalidError

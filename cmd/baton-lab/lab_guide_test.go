@@ -95,7 +95,7 @@ func TestLabExamples(t *testing.T) {
 				t.Fatal(err)
 			}
 			dir, name := upLab(t, string(text))
-			way, known := reach[base]
+			route, known := reach[base]
 			if !known {
 				t.Fatal("the test does not know what is to be reached in it")
 			}
@@ -105,8 +105,8 @@ func TestLabExamples(t *testing.T) {
 				}
 			}
 			lab.Eventually(t, long, func() error {
-				if _, stderr, code := batonLab(t, dir, "lab", "exec", "--lab", name, way[0], "ping", "-4", "-c", "1", "-W", "1", way[1]); code != 0 {
-					return fmt.Errorf("ping from %s to %s: exit code %d %s", way[0], way[1], code, stderr)
+				if _, stderr, code := batonLab(t, dir, "lab", "exec", "--lab", name, route[0], "ping", "-4", "-c", "1", "-W", "1", route[1]); code != 0 {
+					return fmt.Errorf("ping from %s to %s: exit code %d %s", route[0], route[1], code, stderr)
 				}
 				return nil
 			})

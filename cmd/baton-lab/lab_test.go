@@ -181,22 +181,22 @@ func TestLabUpExecSetDown(t *testing.T) {
 		t.Errorf("graph lacks the link's shape:\n%s", out)
 	}
 
-	// down, with a guest that does not want to go.
-	guest := command(t.Context(), dir, "lab", "exec", "--lab", name, "client", "sh", "-c", "trap '' HUP TERM INT; echo in; read x; sleep 1000")
-	guest.Stdin, _ = io.Pipe()
-	output, _ := guest.StdoutPipe()
-	if err := guest.Start(); err != nil {
+	// down, with a foreign process that ignores signals.
+	foreign := command(t.Context(), dir, "lab", "exec", "--lab", name, "client", "sh", "-c", "trap '' HUP TERM INT; echo in; read x; sleep 1000")
+	foreign.Stdin, _ = io.Pipe()
+	output, _ := foreign.StdoutPipe()
+	if err := foreign.Start(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := output.Read(make([]byte, 3)); err != nil {
 		t.Fatal(err)
 	}
-	traces.pids = append(traces.pids, guest.Process.Pid)
+	traces.pids = append(traces.pids, foreign.Process.Pid)
 	if out := must(t, dir, "lab", "down", name); out != "lab "+name+" is down\n" {
 		t.Errorf("down says %q", out)
 	}
-	if state, _ := guest.Process.Wait(); state.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		t.Errorf("the guest has ended with %v", state)
+	if state, _ := foreign.Process.Wait(); state.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Errorf("the foreign process has ended with %v", state)
 	}
 	traces.gone(t)
 	if _, stderr, code := batonLab(t, dir, "lab", "down", name); code != cli.Failure || !strings.Contains(stderr, "no lab "+name) {
@@ -244,7 +244,7 @@ func TestLabNamesAreOnce(t *testing.T) {
 	}
 }
 
-// What cannot be built, and what a build meets on its way, leaves nothing.
+// What cannot be built, or fails while it is built, leaves nothing.
 func TestLabUpRefuses(t *testing.T) {
 	dir := t.TempDir()
 	tests := []struct {
@@ -382,15 +382,15 @@ func TestLabDownAllAfterKills(t *testing.T) {
 				t.Fatal(err)
 			}
 			x := tracesOf(r)
-			guest := command(t.Context(), dir, "lab", "exec", "--lab", name, "client", "sleep", "1000")
-			if err := guest.Start(); err != nil {
+			foreign := command(t.Context(), dir, "lab", "exec", "--lab", name, "client", "sleep", "1000")
+			if err := foreign.Start(); err != nil {
 				t.Fatal(err)
 			}
-			go guest.Wait()
-			x.pids = append(x.pids, guest.Process.Pid)
+			go foreign.Wait()
+			x.pids = append(x.pids, foreign.Process.Pid)
 			lab.Eventually(t, long, func() error {
-				if out, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", guest.Process.Pid)); err != nil || string(out) != "sleep\n" {
-					return fmt.Errorf("the guest is still %q: %v", out, err)
+				if out, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", foreign.Process.Pid)); err != nil || string(out) != "sleep\n" {
+					return fmt.Errorf("the foreign process is still %q: %v", out, err)
 				}
 				return nil
 			})

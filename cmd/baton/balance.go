@@ -20,13 +20,13 @@ import (
 func balancePart() *part {
 	return &part{
 		name: "balance", noun: "balance", short: "The balance: spreads this host's flows over all of its links",
-		long: `The balance spreads the flows of this host's applications over all of its links: each new flow gets the link that suits it best, and stays
-there. Applications, routers and servers need know nothing of it.`,
-		runs: `SIGHUP reads the configuration again. When the balance ends, addresses, routes and rules are as they were before it. After a kill -9
-flows go on, and the next start takes them over; ` + "`baton balance cleanup`" + ` removes what is left instead.`,
-		reloads:  "Flows stay where they are.",
-		cleans:   "Addresses, routes, rules and interfaces are then as they were before it.",
-		shows:    "a running balance: its links, and what goes over them",
+		long: `The balance spreads the flows of this host's applications over all of its links: each new flow gets the link that suits it best, and keeps it.
+Applications, routers and servers are not modified.`,
+		runs: `SIGHUP rereads the configuration. When the balance ends, addresses, routes and rules are restored. After a kill -9 flows continue, and the
+next start takes them over; ` + "`baton balance cleanup`" + ` removes everything instead.`,
+		reloads:  "Flows keep their links.",
+		cleans:   "This restores addresses, routes, rules and interfaces.",
+		shows:    "a running balance: its links and their traffic",
 		examples: "\n  baton balance status -o json | jq '.links[] | {name, state, flows}'",
 		sockets:  []string{"/run/baton/balance-*.sock", "/run/baton-balance/balance-*.sock"},
 		control: func(file string, text []byte) (string, error) {
@@ -51,7 +51,7 @@ func checkBalance(file string) (checked, error) {
 	}, nil
 }
 
-// fitBalance says how a configuration fits this host, and what would be changed. What cannot work is an error.
+// fitBalance reports how a configuration fits this host, and the changes that would be made. It is an error if it cannot work.
 func fitBalance(file string, have *checked) error {
 	cfg, err := config.Load(file)
 	if err != nil {
@@ -124,7 +124,7 @@ func balanceStatus(ctx context.Context, client *api.Client) (status, error) {
 	}, err
 }
 
-// runSwitch is Baton's forwarder between the inside and the links. What it has in the kernel goes on when it ends.
+// runSwitch runs Baton's forwarder between the internal interface and the links. Its kernel state stays when it ends.
 func runSwitch(ctx context.Context, s balance.Switch, log *slog.Logger) error {
 	cfg, err := switchOf(s)
 	if err != nil {
@@ -144,8 +144,8 @@ func unloadSwitch(name string) error {
 	return err
 }
 
-// switchOf is the configuration of a forwarder that nobody but the balance has a channel to, with the defaults of what a balance does not care
-// about.
+// switchOf is the configuration of a forwarder that only the balance controls, with defaults for everything that does not matter to a
+// balance.
 func switchOf(s balance.Switch) (*switchconfig.Config, error) {
 	text := fmt.Sprintf("name: %q\nnormal: stack\nfail_mode: secure\ncontrollers: [{connect: %q}]\ncontrol: %q\nlimits: {bindings: %d}\nports:\n",
 		s.Name, "unix:"+s.Channel, s.Control, s.Flows)

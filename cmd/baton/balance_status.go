@@ -14,7 +14,7 @@ func printBalance(out io.Writer, s *api.BalanceStatus, wide bool, now time.Time)
 	fmt.Fprintf(out, "baton %s, pid %d, up %s, %s by %s, %d of %d flows, %d connections reset\n",
 		s.Version, s.PID, now.Sub(s.Started).Round(time.Second), s.Method, s.Datapath, s.Flows.Used, s.Flows.Limit, s.Resets)
 	if wide {
-		fmt.Fprintf(out, "%s, read %s ago; internal interface %s\n", s.Config, age(now, s.Loaded), s.Inside)
+		fmt.Fprintf(out, "%s, read %s ago; internal interface %s\n", s.Config, age(now, s.Loaded), s.Internal)
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\nLINK\tINTERFACE\tSTATE\tFOR\tTIER\tWEIGHT\tACTIVE\tFLOWS\tUP\tDOWN\tCAPACITY\tRTT\tLOSS\tCAP")
@@ -79,7 +79,7 @@ func bitRate(bits float64) string {
 
 func byteCount(n uint64) string { return scaled(float64(n), 1000, "B", "kB", "MB", "GB", "TB") }
 
-// scaled writes a number with three digits and the unit that suits it, of some that are each step times the one before.
+// scaled formats a number with three digits and the best unit; each unit is step times the previous one.
 func scaled(v, step float64, units ...string) string {
 	i := 0
 	for ; v >= step-0.5 && i < len(units)-1; i++ {

@@ -12,7 +12,7 @@ import (
 func TestPrintBalance(t *testing.T) {
 	now := time.Unix(1700000000, 0).UTC()
 	s := api.BalanceStatus{
-		Process: api.Process{Version: "v1", PID: 7, Started: now.Add(-time.Minute)}, Datapath: "baton", Method: "turns", Flows: api.Usage{Used: 3, Limit: 131072}, Resets: 5,
+		Process: api.Process{Version: "v1", PID: 7, Started: now.Add(-time.Minute)}, Datapath: "baton", Method: "round-robin", Flows: api.Usage{Used: 3, Limit: 131072}, Resets: 5,
 		Links: []api.BalanceLink{
 			{
 				Name: "fibre", Interface: "eth0", State: "used", Since: now.Add(-30 * time.Second), Tier: 1, Weight: 93, Measured: true,
@@ -27,7 +27,7 @@ func TestPrintBalance(t *testing.T) {
 		},
 		Verdicts: map[string]uint64{"output": 20, "drop_bind_gone": 0},
 	}
-	const want = `baton v1, pid 7, up 1m0s, turns by baton, 3 of 131072 flows, 5 connections reset
+	const want = `baton v1, pid 7, up 1m0s, round-robin by baton, 3 of 131072 flows, 5 connections reset
 
 LINK   INTERFACE  STATE       FOR     TIER  WEIGHT        ACTIVE  FLOWS  UP         DOWN         CAPACITY    RTT      LOSS  CAP
 fibre  eth0       used        30s     1     93, measured  2       9      12 kbit/s  93.4 Mbit/s  100 Mbit/s  12.35ms  1.5%  -

@@ -37,7 +37,7 @@ func TestBalanceUnitsPrivileges(t *testing.T) {
 	name := fmt.Sprintf("u%d", os.Getpid()%1000000)
 	file, program, tester := filepath.Join(l.Dir(), "balance.yaml"), experimentstest.Program(t), filepath.Join(l.Dir(), "tester")
 	copyProgram(t, "/proc/self/exe", tester)
-	write(t, file, fmt.Sprintf("name: %s\nmethod: turns\nlinks: [eth0, eth1]\ncontrol: %s/balance.sock\n", name, l.Dir()))
+	write(t, file, fmt.Sprintf("name: %s\nmethod: round-robin\nlinks: [eth0, eth1]\ncontrol: %s/balance.sock\n", name, l.Dir()))
 	cleanup := func() (string, error) {
 		p, err := host.Start(lab.Program{Path: program, Args: []string{"balance", "cleanup", "-c", file}, Unlogged: true})
 		if err != nil {

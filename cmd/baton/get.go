@@ -74,7 +74,7 @@ func getCommand(e cli.Env) *cobra.Command {
 				}
 				return cli.UsageError{Err: err}
 			}
-			// A reader that goes away is an error of write like any other, and not the end of the process.
+			// If the reader goes away, that is a write error like any other, and does not end the process.
 			pipe := make(chan os.Signal, 1)
 			signal.Notify(pipe, syscall.SIGPIPE)
 			defer signal.Stop(pipe)
@@ -119,7 +119,7 @@ func getFile(ctx context.Context, e cli.Env, o *getOptions, job *getJob) (err er
 	return getFailure(err, o)
 }
 
-// special tells whether there is something under the name that is no file: a device, a pipe. It is written to as standard output is.
+// special reports whether the name exists and is not a regular file: a device, a pipe. It is written to like standard output.
 func special(name string) bool {
 	st, err := os.Stat(name)
 	return err == nil && !st.Mode().IsRegular() && !st.IsDir()
@@ -146,7 +146,7 @@ func getToFile(ctx context.Context, e cli.Env, o *getOptions, job *getJob) (resu
 	if known && have.Offset > have.From {
 		job.request.Have = have
 		if !have.Validator.Strong() && job.options.Overlap == 0 {
-			job.options.Overlap = defaultOverlap // of a file that nothing is known of, as with curl -C -
+			job.options.Overlap = defaultOverlap // for an unknown file, as with curl -C -
 		}
 		if job.request.Tail, err = f.Tail(job.options.Overlap); err != nil {
 			return resume.Result{}, errors.Join(err, f.Close())
@@ -163,13 +163,13 @@ func getToFile(ctx context.Context, e cli.Env, o *getOptions, job *getJob) (resu
 	return result, errors.Join(err, f.Close())
 }
 
-// getJob is what is to be done, by the flags.
+// getJob is a download, as set by the flags.
 type getJob struct {
 	request resume.Request
 	options resume.Options
 	dialer  resume.Dialer // of the options' Base
 	file    string        // "": standard output
 	resume  bool
-	offset  int64 // of the file that is there, -1: all of it
+	offset  int64 // of the existing file, -1: all of it
 	want    filepart.Digests
 }

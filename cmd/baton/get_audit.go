@@ -15,8 +15,8 @@ import (
 	"baton/resume/audit"
 )
 
-// errUnsafe ends an audit that found something.
-var errUnsafe = errors.New("it is not safe to resume a download from one of these servers at another")
+// errUnsafe ends an audit with findings.
+var errUnsafe = errors.New("it is not safe to resume a download from one of these servers on another")
 
 func getAuditCommand(e cli.Env) *cobra.Command {
 	var (
@@ -25,7 +25,7 @@ func getAuditCommand(e cli.Env) *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "audit URL...",
-		Short: "Check whether a download can be resumed from one server of these URLs at another",
+		Short: "Check whether a download from one server of these URLs can be resumed on another",
 		Long: `Ask each server of each URL, and check whether a download that breaks off at one of them can be resumed at any other. Nothing is
 downloaded. Exit status 1 means that it is not safe.`,
 		Example: `  baton get audit https://cdn.example.net/f https://mirror.example.org/f
@@ -41,7 +41,7 @@ downloaded. Exit status 1 means that it is not safe.`,
 	return c
 }
 
-// getAudit asks all servers of all URLs.
+// getAudit queries all servers of all URLs.
 func getAudit(ctx context.Context, e cli.Env, o *getOptions, format cli.Format, urls []string) error {
 	j, err := o.job(urls, "")
 	if err != nil {
@@ -49,7 +49,7 @@ func getAudit(ctx context.Context, e cli.Env, o *getOptions, format cli.Format, 
 	}
 	var targets []audit.Target
 	if len(o.resolve) > 0 {
-		for _, u := range urls { // at the addresses that were given
+		for _, u := range urls { // at the given addresses
 			targets = append(targets, audit.Target{URL: u})
 		}
 	} else if targets, err = audit.Targets(ctx, net.DefaultResolver, urls); err != nil {
@@ -88,7 +88,7 @@ func printAudit(out io.Writer, r *audit.Report) error {
 		fmt.Fprintln(out, p)
 	}
 	if r.Safe {
-		fmt.Fprintln(out, "A download from any of these can be gone on with at any other.")
+		fmt.Fprintln(out, "A download from any of these servers can be resumed on any other.")
 	}
 	return nil
 }

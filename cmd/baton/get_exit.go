@@ -9,14 +9,14 @@ import (
 	"baton/resume/state"
 )
 
-// exitOf is the status for each kind of failure: curl's, where curl has one.
+// exitOf maps each kind of failure to an exit status: curl's, if curl has one.
 var exitOf = map[resume.Kind]int{
 	resume.Resolve: 6, resume.Connect: 7, resume.Status: 22, resume.Busy: 22, resume.Output: 23, resume.Stalled: 28, resume.Changed: 33,
 	resume.Unusable: 33, resume.Secure: 35, resume.Redirects: 47, resume.Receive: 56, resume.Certificate: 60, resume.Digest: 101,
 	resume.Canceled: 130,
 }
 
-// getFailure gives an error its status.
+// getFailure adds the status to an error.
 func getFailure(err error, o *getOptions) error {
 	if err == nil {
 		return nil

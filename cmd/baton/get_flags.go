@@ -22,23 +22,23 @@ import (
 	"baton/resume/retry"
 )
 
-// defaultOverlap is what is read again and compared where nothing better is known.
+// defaultOverlap is how much is reread and compared if there is no validator.
 const defaultOverlap = 64 << 10
 
-// getOptions are the flags as they were typed.
+// getOptions are the unparsed flags.
 type getOptions struct {
-	// What, and where to.
+	// Source and destination.
 	outputs, mirrors          []string
 	continueAt, rng, checksum string
 	remoteName, resume        bool
 
-	// What is sent.
+	// Request fields.
 	headers                      []string
 	agent, referer, user         string
 	location, sticky, compressed bool
 	redirects                    int
 
-	// Bounds.
+	// Limits.
 	limitRate, overlap                                string
 	retry, connections, restarts                      int
 	retryTime, maxTime, connectTime, speedTime, stall seconds
@@ -50,69 +50,69 @@ type getOptions struct {
 	resolve                     []string
 	insecure, ipv4, ipv6, http1 bool
 
-	// What is told.
+	// Output.
 	silent, showError, verbose, progress, json, fail bool
 }
 
-// downloadFlags are those of a download alone.
+// downloadFlags are the flags of downloads only.
 func (o *getOptions) downloadFlags(f *pflag.FlagSet) {
 	f.StringArrayVarP(&o.outputs, "output", "o", nil, "write to `file`, - is standard output; once for each URL")
-	f.BoolVarP(&o.remoteName, "remote-name", "O", false, "write each URL to a file that has the name of its last part")
-	f.StringArrayVar(&o.mirrors, "mirror", nil, "another `URL` of the same file, for when the first one fails; may be repeated")
-	f.BoolVar(&o.resume, "continue", false, "go on with what there is of the file, as -C -")
-	f.StringVarP(&o.continueAt, "continue-at", "C", "", "go on at `offset`: - is the end of what there is")
-	f.StringVarP(&o.rng, "range", "r", "", "`range` of bytes that is wanted: 0-499, 500- or -500")
+	f.BoolVarP(&o.remoteName, "remote-name", "O", false, "write each URL to a file with the name of its last part")
+	f.StringArrayVar(&o.mirrors, "mirror", nil, "another `URL` of the same file, in case the first one fails; may be repeated")
+	f.BoolVar(&o.resume, "continue", false, "continue an existing file, as -C -")
+	f.StringVarP(&o.continueAt, "continue-at", "C", "", "continue at `offset`: - is the end of the existing file")
+	f.StringVarP(&o.rng, "range", "r", "", "download this `range` of bytes: 0-499, 500- or -500")
 	f.StringVar(&o.checksum, "checksum", "", "`algorithm:hex` that the file must have: sha256 or sha512")
-	f.VarP(&o.maxTime, "max-time", "m", "a file may take so many `seconds` at most, 0: as long as it takes")
+	f.VarP(&o.maxTime, "max-time", "m", "most `seconds` for a file, 0: no limit")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print a line for each answer and each break")
-	f.BoolVar(&o.progress, "progress", false, "draw the progress bar even where standard error is no terminal")
-	f.BoolVar(&o.json, "json", false, "print what happens as a JSON value a line; to standard error if the file goes to standard output")
-	f.BoolVarP(&o.fail, "fail", "f", true, "write no answers with errors; always so")
-	f.BoolVar(&o.compressed, "compressed", false, "is refused: parts of coded answers seldom fit together")
+	f.BoolVar(&o.progress, "progress", false, "draw the progress bar even if standard error is no terminal")
+	f.BoolVar(&o.json, "json", false, "print events as JSON, one per line; to standard error if the file goes to standard output")
+	f.BoolVarP(&o.fail, "fail", "f", true, "write no error responses; always on")
+	f.BoolVar(&o.compressed, "compressed", false, "is refused: parts of coded responses rarely fit")
 }
 
-// requestFlags are those of what is sent to servers.
+// requestFlags are the flags for requests.
 func (o *getOptions) requestFlags(f *pflag.FlagSet) {
 	f.StringArrayVarP(&o.headers, "header", "H", nil, "send `Name: value`; may be repeated")
 	f.StringVarP(&o.agent, "user-agent", "A", "baton/"+version, "send this User-Agent `name`")
 	f.StringVarP(&o.referer, "referer", "e", "", "send this Referer `URL`")
 	f.StringVarP(&o.user, "user", "u", "", "authenticate as `name:password` (Basic)")
 	f.BoolVarP(&o.location, "location", "L", false, "follow redirects")
-	f.IntVar(&o.redirects, "max-redirs", 50, "follow this `number` of redirects at most")
-	f.BoolVar(&o.sticky, "sticky", false, "go on where redirects led, not at the URL that was given")
+	f.IntVar(&o.redirects, "max-redirs", 50, "follow at most this `number` of redirects")
+	f.BoolVar(&o.sticky, "sticky", false, "resume at the target of redirects, not at the original URL")
 }
 
-// boundFlags are those of how long and how often it is tried.
+// boundFlags are the flags for timeouts and retries.
 func (o *getOptions) boundFlags(f *pflag.FlagSet) {
 	o.connectTime, o.stall, o.speedTime = seconds(30*time.Second), seconds(15*time.Second), seconds(30*time.Second)
-	f.StringVar(&o.limitRate, "limit-rate", "", "so many `bytes` a second at most; k, M, G for 1024 and its powers")
-	f.IntVar(&o.retry, "retry", 10, "give up after this `number` of tries in a row that bring nothing")
-	f.Var(&o.retryTime, "retry-max-time", "give up when nothing has come for so many `seconds`, 0: never")
-	f.BoolVar(&o.refused, "retry-connrefused", false, "try again, too, when no connection can be made")
-	f.Var(&o.stall, "stall", "a connection without a byte for so many `seconds` is broken")
-	f.Int64VarP(&o.speedLimit, "speed-limit", "Y", 0, "a connection with fewer `bytes` a second is broken")
-	f.VarP(&o.speedTime, "speed-time", "y", "if that lasts for so many `seconds`")
-	f.IntVar(&o.connections, "connections", 16, "`number` at a time at most, when breaks are frequent; 1: never more")
-	f.IntVar(&o.restarts, "restarts", 3, "begin again this `number` of times when the file changes")
-	f.StringVar(&o.overlap, "overlap", "", "without a strong validator, read so many `bytes` again and compare them")
+	f.StringVar(&o.limitRate, "limit-rate", "", "most `bytes` per second; k, M, G for powers of 1024")
+	f.IntVar(&o.retry, "retry", 10, "give up after this `number` of consecutive tries without data")
+	f.Var(&o.retryTime, "retry-max-time", "give up after this many `seconds` without data, 0: never")
+	f.BoolVar(&o.refused, "retry-connrefused", false, "retry even if no connection can be established")
+	f.Var(&o.stall, "stall", "a connection without data for this many `seconds` is broken")
+	f.Int64VarP(&o.speedLimit, "speed-limit", "Y", 0, "a connection with fewer `bytes` per second is broken")
+	f.VarP(&o.speedTime, "speed-time", "y", "if it stays below --speed-limit for this many `seconds`")
+	f.IntVar(&o.connections, "connections", 16, "most connections at a time (`number`), if breaks are frequent; 1: never more")
+	f.IntVar(&o.restarts, "restarts", 3, "start over at most this `number` of times if the file changes")
+	f.StringVar(&o.overlap, "overlap", "", "without a strong validator, reread and compare this many `bytes`")
 	f.Lookup("overlap").NoOptDefVal = strconv.Itoa(defaultOverlap)
 }
 
-// networkFlags are those of how connections are made.
+// networkFlags are the flags for connections.
 func (o *getOptions) networkFlags(f *pflag.FlagSet) {
-	f.Var(&o.connectTime, "connect-timeout", "a handshake may take so many `seconds`")
-	f.StringVar(&o.cacert, "cacert", "", "trust the certificates in `file` alone")
+	f.Var(&o.connectTime, "connect-timeout", "most `seconds` for a handshake")
+	f.StringVar(&o.cacert, "cacert", "", "trust only the certificates in `file`")
 	f.BoolVarP(&o.insecure, "insecure", "k", false, "trust every certificate")
-	f.StringArrayVar(&o.resolve, "resolve", nil, "`host:port:address[,address...]` to use in place of the host's; may be repeated")
+	f.StringArrayVar(&o.resolve, "resolve", nil, "use these addresses for a host (`host:port:address[,address...]`); may be repeated")
 	f.BoolVarP(&o.ipv4, "ipv4", "4", false, "use IPv4 alone")
 	f.BoolVarP(&o.ipv6, "ipv6", "6", false, "use IPv6 alone")
 	f.BoolVar(&o.http1, "http1.1", false, "use no HTTP/2")
-	f.StringVar(&o.serverHeader, "server-header", "", "`name` of the field by which servers with the same address are told apart")
+	f.StringVar(&o.serverHeader, "server-header", "", "`name` of the header field that identifies servers with the same address")
 	f.BoolVarP(&o.silent, "silent", "s", false, "print nothing, not even errors")
 	f.BoolVarP(&o.showError, "show-error", "S", false, "print errors even with -s")
 }
 
-// seconds is the value of a flag that is a number of seconds, as in curl, or a time with its unit.
+// seconds is the value of a flag: a number of seconds, as in curl, or a time with its unit.
 type seconds time.Duration
 
 func (s *seconds) Set(text string) error {
@@ -134,18 +134,18 @@ func (s *seconds) String() string {
 // Type is for the help.
 func (s *seconds) Type() string { return "seconds" }
 
-// jobs checks the flags and turns them into what is to be done, a file after the other.
+// jobs checks the flags, and returns the downloads in order.
 func (o *getOptions) jobs(urls []string) ([]*getJob, error) {
 	if len(urls) > 1 {
 		switch {
 		case len(o.mirrors) > 0:
-			return nil, fmt.Errorf("--mirror is for one URL: %d are %d files", len(urls), len(urls))
+			return nil, fmt.Errorf("--mirror needs a single URL: %d URLs are %d files", len(urls), len(urls))
 		case o.checksum != "" || o.rng != "" || o.continueAt != "" && o.continueAt != "-":
-			return nil, errors.New("--checksum, --range and an offset are for one URL")
+			return nil, errors.New("--checksum, --range and an offset need a single URL")
 		}
 	}
 	if len(o.outputs) > len(urls) {
-		return nil, fmt.Errorf("there are more -o (%d) than URLs (%d)", len(o.outputs), len(urls))
+		return nil, fmt.Errorf("more -o (%d) than URLs (%d)", len(o.outputs), len(urls))
 	}
 	var all []*getJob
 	for i, u := range urls {
@@ -167,11 +167,11 @@ func (o *getOptions) jobs(urls []string) ([]*getJob, error) {
 	return all, nil
 }
 
-// job is for one file that some URLs name.
+// job returns the download of one file with its mirrors.
 func (o *getOptions) job(urls []string, output string) (*getJob, error) {
 	j := &getJob{request: resume.Request{URLs: urls, Have: filepart.Fresh()}, offset: -1}
 	if o.compressed {
-		return nil, errors.New("--compressed: parts of coded answers seldom fit together; -H 'Accept-Encoding: gzip' stores coded bytes as they are")
+		return nil, errors.New("--compressed: parts of coded responses rarely fit; -H 'Accept-Encoding: gzip' stores coded bytes as they are")
 	}
 	for _, u := range urls {
 		if !strings.Contains(u, "://") {
@@ -189,7 +189,7 @@ func (o *getOptions) job(urls []string, output string) (*getJob, error) {
 	return j, j.request.Check()
 }
 
-// where finds the file that is written to.
+// where returns the output file.
 func (o *getOptions) where(j *getJob, output string) error {
 	switch {
 	case output != "" && o.remoteName:
@@ -222,12 +222,12 @@ func (o *getOptions) where(j *getJob, output string) error {
 		j.resume, j.offset = at > 0, at
 	}
 	if j.resume && j.file == "" {
-		return errors.New("to go on with a file it has to be named: -o or -O")
+		return errors.New("continuing a file needs its name: -o or -O")
 	}
 	return nil
 }
 
-// usable refuses a file that cannot be there, before anything is asked.
+// usable refuses an impossible output file before anything is requested.
 func usable(file string) error {
 	if dir := filepath.Dir(file); file != "" && !exists(dir) {
 		return fmt.Errorf("directory %s does not exist", dir)
@@ -264,7 +264,7 @@ func (o *getOptions) which(j *getJob) error {
 	return nil
 }
 
-// wantedRange reads a single range as in a Range field.
+// wantedRange parses a single range as in a Range field.
 func wantedRange(s string) (filepart.Have, error) {
 	h := filepart.Fresh()
 	first, last, ok := strings.Cut(s, "-")
@@ -298,7 +298,7 @@ func wantedRange(s string) (filepart.Have, error) {
 	return h, nil
 }
 
-// fields are those that are sent.
+// fields returns the request fields.
 func (o *getOptions) fields(j *getJob) error {
 	h := make(http.Header)
 	h.Set("User-Agent", o.agent)
@@ -308,7 +308,7 @@ func (o *getOptions) fields(j *getJob) error {
 	}
 	if o.user != "" {
 		if !strings.Contains(o.user, ":") {
-			return errors.New("-u: there is no password, and none is asked for: name:password")
+			return errors.New("-u: the password is missing, and there is no prompt: name:password")
 		}
 		h.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(o.user)))
 	}
@@ -316,12 +316,12 @@ func (o *getOptions) fields(j *getJob) error {
 		name, value, ok := strings.Cut(line, ":")
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 		switch {
-		case !ok && strings.HasSuffix(line, ";"): // curl's way to send an empty one
+		case !ok && strings.HasSuffix(line, ";"): // curl's syntax for an empty field
 			h[http.CanonicalHeaderKey(strings.TrimSuffix(line, ";"))] = []string{""}
 		case !ok || name == "":
 			return fmt.Errorf("-H: %q is not Name: value", line)
 		case strings.EqualFold(name, "Range") || strings.EqualFold(name, "If-Range"):
-			return fmt.Errorf("-H: %s is what baton get sends itself: use -r", name)
+			return fmt.Errorf("-H: baton get sends %s itself: use -r", name)
 		case value == "":
 			h.Del(name) // as in curl
 			if strings.EqualFold(name, "User-Agent") {
@@ -337,7 +337,7 @@ func (o *getOptions) fields(j *getJob) error {
 	return nil
 }
 
-// bounds are those of time, tries and bytes.
+// bounds sets the limits on time, tries and bytes.
 func (o *getOptions) bounds(j *getJob) error {
 	for name, v := range map[string]int64{"--retry": int64(o.retry), "--speed-limit": o.speedLimit, "--connections": int64(o.connections),
 		"--restarts": int64(o.restarts), "--max-redirs": int64(o.redirects)} {
@@ -370,7 +370,7 @@ func (o *getOptions) bounds(j *getJob) error {
 	return nil
 }
 
-// amount is a number of bytes as curl's --limit-rate has it; "" is 0.
+// amount parses a number of bytes as curl's --limit-rate does; "" is 0.
 func amount(s string) (int64, error) {
 	if s == "" {
 		return 0, nil

@@ -16,7 +16,7 @@ import (
 	"baton/resume"
 )
 
-// network says how connections are made.
+// network configures connections.
 func (o *getOptions) network(j *getJob) error {
 	d := resume.Dialer{Timeout: time.Duration(o.connectTime), Fixed: make(map[string][]netip.Addr)}
 	switch {
@@ -54,7 +54,7 @@ func (o *getOptions) network(j *getJob) error {
 	return nil
 }
 
-// resolveLine reads host:port:address[,address...], where addresses of IPv6 may have brackets.
+// resolveLine parses host:port:address[,address...]; IPv6 addresses may have brackets.
 func resolveLine(line string) (host string, all []netip.Addr, err error) {
 	wrong := fmt.Errorf("%q is not host:port:address[,address...]", line)
 	name, rest, ok := strings.Cut(line, ":")

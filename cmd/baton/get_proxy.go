@@ -13,7 +13,7 @@ import (
 	"baton/resume/forward"
 )
 
-// proxyOptions are the flags of the proxy's own.
+// proxyOptions are the proxy's own flags.
 type proxyOptions struct {
 	listen         string
 	allow, upgrade []string
@@ -27,10 +27,9 @@ func getProxyCommand(e cli.Env) *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "proxy",
-		Short: "Run a proxy for programs of this host whose downloads are to survive broken connections",
+		Short: "Run a proxy that resumes downloads of programs on this host",
 		Long: `Run a proxy. Browsers, package managers and curl (http_proxy=http://127.0.0.1:8118/) get downloads over http that are resumed after any break.
-What they ask for by https passes in a tunnel, in which nothing can be resumed, unless they ask for http:// of a host that is named
-by --upgrade.`,
+https passes through a tunnel and cannot be resumed, unless a client requests http:// from a host named by --upgrade.`,
 		Example: `  baton get proxy --upgrade deb.debian.org   # then: http_proxy=http://127.0.0.1:8118/ apt-get update
   baton get proxy --listen 192.0.2.1:8118 --allow 192.0.2.0/24`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -40,15 +39,15 @@ by --upgrade.`,
 	f := c.Flags()
 	f.SortFlags = false
 	f.StringVar(&p.listen, "listen", "127.0.0.1:8118", "listen on this `address:port`")
-	f.StringArrayVar(&p.allow, "allow", nil, "let clients from this `prefix` use the proxy, too; may be repeated")
-	f.StringArrayVar(&p.upgrade, "upgrade", nil, "ask this `host` by https when a client asks by http; may be repeated")
+	f.StringArrayVar(&p.allow, "allow", nil, "also let clients from this `prefix` use the proxy; may be repeated")
+	f.StringArrayVar(&p.upgrade, "upgrade", nil, "fetch from this `host` by https if a client requests http; may be repeated")
 	o.boundFlags(f)
 	o.networkFlags(f)
 	p.log.Flags(c)
 	return c
 }
 
-// getProxy runs the proxy of this host.
+// getProxy runs the proxy.
 func getProxy(ctx context.Context, e cli.Env, o *getOptions, own *proxyOptions) error {
 	listen, err := netip.ParseAddrPort(own.listen)
 	if err != nil {
@@ -65,7 +64,7 @@ func getProxy(ctx context.Context, e cli.Env, o *getOptions, own *proxyOptions) 
 		log = slog.New(slog.DiscardHandler)
 	}
 	p := forward.Options{Client: j.options, Dialer: j.dialer, Upgrade: own.upgrade, Log: log}
-	p.Client.Lanes = 1 // what a request may keep in memory is bounded by that
+	p.Client.Lanes = 1 // bounds the memory of a request
 	for _, text := range own.allow {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {

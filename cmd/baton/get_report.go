@@ -15,14 +15,14 @@ import (
 	"baton/resume"
 )
 
-// report tells what happens to a download, in one of three ways: lines of JSON, a progress bar with lines above it, or lines alone.
+// report shows a download in one of three ways: lines of JSON, a progress bar with lines above it, or lines only.
 type report struct {
 	lines io.Writer // nil: none
-	all   bool      // lines for what goes well, too
+	all   bool      // also lines for success
 	json  *json.Encoder
 	draw  *mpb.Progress
 	bar   *mpb.Bar
-	last  time.Time // of progress that was told
+	last  time.Time // when progress was last reported
 }
 
 func newReport(e cli.Env, o *getOptions, toOutput bool) *report {
@@ -54,7 +54,7 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// event is called by one at a time.
+// event is called by one goroutine at a time.
 func (r *report) event(e resume.Event) {
 	if r.json != nil {
 		r.encode(e)
@@ -77,10 +77,10 @@ func (r *report) event(e resume.Event) {
 			r.print("next try in %s: %s", e.For.Round(10*time.Millisecond), e.URL)
 		}
 	case resume.Restarted:
-		r.print("begins again, %d bytes are of no use: %s", e.Bytes, e.Why)
+		r.print("starts over, %d bytes discarded: %s", e.Bytes, e.Why)
 	case resume.Width:
 		if r.all {
-			r.print("%d connections, as they live for %s", e.Lanes, e.Life.Round(10*time.Millisecond))
+			r.print("%d connections, average life %s", e.Lanes, e.Life.Round(10*time.Millisecond))
 		}
 	}
 }
@@ -111,7 +111,7 @@ func lost(d time.Duration) string {
 	return fmt.Sprintf(", %s after the break", d.Round(time.Millisecond))
 }
 
-// progress draws the bar: the rate and the time left are averages of the last few seconds.
+// progress draws the bar: rate and remaining time are averages of the last few seconds.
 func (r *report) progress(e resume.Progress) {
 	now := time.Now()
 	if r.draw == nil || now.Sub(r.last) < 50*time.Millisecond && e.Offset != e.End {
@@ -119,7 +119,7 @@ func (r *report) progress(e resume.Progress) {
 	}
 	at, total := e.Offset-e.From, e.End-e.From
 	if e.End < 0 {
-		total = 0 // which is not drawn
+		total = 0 // not drawn
 	}
 	if r.bar == nil {
 		r.last = now
@@ -169,10 +169,10 @@ func (r *report) write(name string, v any) {
 	}
 	fields["event"], _ = json.Marshal(name)
 	fields["time"], _ = json.Marshal(time.Now().UTC())
-	_ = r.json.Encode(fields) // nobody listens: the download goes on
+	_ = r.json.Encode(fields) // nobody reads it: the download continues
 }
 
-// close ends the drawing, and tells what the download has cost.
+// close removes the bar, and prints the cost of the download.
 func (r *report) close(result resume.Result, err error) {
 	if r.bar != nil {
 		r.bar.SetTotal(-1, err == nil)

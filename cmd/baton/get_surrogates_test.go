@@ -150,10 +150,10 @@ func TestGetSurrogates(t *testing.T) {
 		safe bool
 		says string
 	}{
-		{"nginx", []int{1, 2}, true, "can be gone on with"},
-		{"Apache", []int{3, 4}, true, "can be gone on with"},
-		{"Varnish", []int{5, 6}, true, "can be gone on with"},
-		{"nginx, and Varnish in front of it", []int{1, 5}, true, "can be gone on with"},
+		{"nginx", []int{1, 2}, true, "can be resumed on any other"},
+		{"Apache", []int{3, 4}, true, "can be resumed on any other"},
+		{"Varnish", []int{5, 6}, true, "can be resumed on any other"},
+		{"nginx, and Varnish in front of it", []int{1, 5}, true, "can be resumed on any other"},
 		{"nginx and Apache", []int{1, 3}, false, "different validators"},
 	} {
 		args, status := []string{"audit"}, 1

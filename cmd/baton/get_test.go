@@ -120,7 +120,7 @@ func TestGet(t *testing.T) {
 		{"mirrors", []string{server.URL + "/missing", "--mirror", url}, 0, whole, ""},
 		{"several files", []string{url, url}, 0, whole + whole, ""},
 		{"several, one of which fails", []string{url, server.URL + "/missing", url}, 22, whole + whole, "404"},
-		{"mirrors of several files", []string{url, url, "--mirror", url}, 2, "", "--mirror is for one URL"},
+		{"mirrors of several files", []string{url, url, "--mirror", url}, 2, "", "--mirror needs a single URL"},
 		{"more names than files", []string{"-o", "-", "-o", "-", url}, 2, "", "more -o (2) than URLs (1)"},
 		{"no scheme", []string{"example.com"}, 2, "", `"example.com" has no scheme: did you mean https://example.com?`},
 		{"no such directory", []string{"-o", "/nonexistent/x", url}, 23, "", "directory /nonexistent does not exist"},
@@ -146,13 +146,13 @@ func TestGet(t *testing.T) {
 		{"compressed", []string{"--compressed", url}, 2, "", "--compressed"},
 		{"Range as a field", []string{"-H", "Range: bytes=0-1", url}, 2, "", "use -r"},
 		{"a user without password", []string{"-u", "me", url}, 2, "", "password"},
-		{"go on with a pipe", []string{"-C", "-", url}, 2, "", "named"},
+		{"go on with a pipe", []string{"-C", "-", url}, 2, "", "needs its name"},
 		{"no name to resolve", []string{"http://nowhere.invalid/"}, 6, "", "nowhere.invalid"},
 		{"no connection", []string{"http://127.0.0.1:1/"}, 7, "", "no connection to any server"},
 		{"not found", []string{server.URL + "/missing"}, 22, "", "404"},
 		{"a redirect that is not followed", []string{server.URL + "/elsewhere"}, 22, "", "redirected to /file"},
 		{"out of time", []string{"-m", "0.3", server.URL + "/slow"}, 28, strings.Repeat("\x00", 10), "deadline"},
-		{"a stall", []string{"--stall", "0.1", "--retry", "0", server.URL + "/slow"}, 28, strings.Repeat("\x00", 10), "nothing came"},
+		{"a stall", []string{"--stall", "0.1", "--retry", "0", server.URL + "/slow"}, 28, strings.Repeat("\x00", 10), "nothing received"},
 		{"no TLS", []string{"https" + strings.TrimPrefix(url, "http")}, 35, "", "server gave HTTP response"},
 		{"a redirect loop", []string{"-L", "--max-redirs", "3", server.URL + "/loop"}, 47, "", "too many redirects"},
 		{"too many breaks", []string{"--retry", "0", url}, 56, whole[:120_000], "EOF"},
@@ -325,7 +325,7 @@ func TestGetAudit(t *testing.T) {
 	_, a := newSite(t)
 	other, b := newSite(t)
 	other.file = append([]byte("x"), other.file[1:]...)
-	if status, out, errs := get(t, "audit", a.URL+"/file"); status != 0 || !strings.Contains(out, "can be gone on with") {
+	if status, out, errs := get(t, "audit", a.URL+"/file"); status != 0 || !strings.Contains(out, "can be resumed on any other") {
 		t.Errorf("one: status %d, %s%s", status, out, errs)
 	}
 	if status, out, errs := get(t, "audit", a.URL+"/file", b.URL+"/file"); status != 1 || !strings.Contains(out, "DANGER") || !strings.Contains(errs, "not safe") {

@@ -16,12 +16,12 @@ import (
 func purgePart() *part {
 	return &part{
 		name: "purge", noun: "purge", short: "The purge: reaps dormant connections, and sends their clients a reset",
-		long: `The purge ends the connections of this host's servers whose client has moved away or vanished, and sends the client a reset. The servers need
-know nothing of it. A connection is ended that retransmits and gets no answer; idle ones, and clients that do not read, are left alone.`,
-		runs:     "SIGHUP reads the configuration again. When the purge ends, connections are as if it had never been there.",
-		reloads:  "Connections that wait for their end keep the policy that they were marked by.",
-		cleans:   "Of the purge nothing is left in the kernel, however it ends.",
-		shows:    "a running purge: its policies, and what became of unresponsive connections",
+		long: `The purge ends the connections of this host's servers whose client has moved away or vanished, and sends the client a reset. The servers are
+not modified. It ends connections that retransmit and get no answer; it leaves idle ones, and clients that do not read, alone.`,
+		runs:     "SIGHUP reads the configuration again. When the purge ends, connections behave as without it.",
+		reloads:  "Marked connections keep the policy that marked them.",
+		cleans:   "The purge leaves nothing in the kernel, however it ends.",
+		shows:    "a running purge: its policies and the outcomes of unresponsive connections",
 		examples: "\n  baton purge status -o json | jq '.policies[] | {name, ended}'",
 		sockets:  []string{"/run/baton/purge.sock", "/run/baton-purge/purge.sock"},
 		control: func(file string, text []byte) (string, error) {
@@ -32,7 +32,7 @@ know nothing of it. A connection is ended that retransmits and gets no answer; i
 			return cfg.Control, nil
 		},
 		check: checkPurge, run: runPurge, status: purgeStatus,
-		cleanup: func(string) ([]string, error) { return nil, nil }, // nothing of it is pinned
+		cleanup: func(string) ([]string, error) { return nil, nil }, // nothing is pinned
 	}
 }
 
@@ -71,7 +71,7 @@ func purgeStatus(ctx context.Context, client *api.Client) (status, error) {
 		data: s, table: func(out io.Writer, wide bool) error { return printPurge(out, &s, wide, time.Now()) },
 		brief: brief{
 			PID: s.PID, Started: s.Started, Version: s.Version, Config: s.Config,
-			State: fmt.Sprintf("%s, %s waiting", count(len(s.Policies), "policy"), count(s.Waiting.Used, "connection")),
+			State: fmt.Sprintf("%s, %s marked", count(len(s.Policies), "policy"), count(s.Waiting.Used, "connection")),
 		},
 	}, err
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func printPurge(out io.Writer, s *api.PurgeStatus, wide bool, now time.Time) error {
-	fmt.Fprintf(out, "baton %s, pid %d, up %s, %d of %d connections wait, %d resets beside the kernel's\n",
+	fmt.Fprintf(out, "baton %s, pid %d, up %s, %d of %d connections marked, %d resets in addition to the kernel's\n",
 		s.Version, s.PID, now.Sub(s.Started).Round(time.Second), s.Waiting.Used, s.Waiting.Limit, s.Resets)
 	if wide {
 		fmt.Fprintf(out, "%s, read %s ago; Linux %s; control groups %s\n", s.Config, age(now, s.Loaded), s.Kernel, strings.Join(s.Cgroups, ", "))
@@ -22,10 +22,10 @@ func printPurge(out io.Writer, s *api.PurgeStatus, wide bool, now time.Time) err
 		}
 	}
 	for _, g := range s.CgroupsMissing {
-		fmt.Fprintf(out, "there is no control group %s now\n", g)
+		fmt.Fprintf(out, "control group %s does not exist\n", g)
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\nPOLICY\tPORTS\tRETRIES\tWAIT\tSILENCE\tMARKED\tENDED\tHEARD\tGONE\tSPARED\tFAILED\tSTATE")
+	fmt.Fprintln(w, "\nPOLICY\tPORTS\tRETRIES\tWAIT\tUNRESPONSIVE\tMARKED\tENDED\tHEARD\tGONE\tSPARED\tFAILED\tSTATE")
 	for _, p := range s.Policies {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d%%\t%v to %v\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", p.Name, dash(strings.Join(p.Ports, ", ")), p.MaxRetries,
 			p.Wait, p.Floor, p.Ceiling, p.Marked, p.Ended, p.Heard, p.Gone, p.Spared, p.Failed, policyState(&p))

@@ -42,8 +42,8 @@ func purgeSetting(t *testing.T, key string) []string {
 	return nil
 }
 
-// TestPurgeUnitsPrivileges runs the purge with what the systemd unit leaves to it: it ends a connection, and without each capability it
-// says what it lacks.
+// TestPurgeUnitsPrivileges runs the purge with the systemd unit's privileges: it ends a connection, and without each capability it
+// reports which one is missing.
 func TestPurgeUnitsPrivileges(t *testing.T) {
 	lab.NeedRoot(t)
 	all := purgeSetting(t, "CapabilityBoundingSet")
@@ -155,7 +155,7 @@ func TestPurgeUnitsPrivileges(t *testing.T) {
 	for _, missing := range all {
 		t.Run("without "+missing, func(t *testing.T) {
 			p := start(slices.DeleteFunc(slices.Clone(all), func(c string) bool { return c == missing }))
-			if missing == "CAP_NET_RAW" { // it runs, and says what it lacks
+			if missing == "CAP_NET_RAW" { // it runs, and reports what it lacks
 				ready(p)
 				if s, err := ask(); err != nil || s.Features[0].Used || !strings.Contains(s.Features[0].Reason, missing) {
 					t.Errorf("%+v, %v", s.Features, err)
@@ -209,11 +209,11 @@ func TestPrintPurge(t *testing.T) {
 		},
 		Verdicts: map[string]uint64{"watched": 20, "marked": 10, "shut": 0},
 	}
-	const want = `baton v1, pid 7, up 1m0s, 3 of 262144 connections wait, 5 resets beside the kernel's
+	const want = `baton v1, pid 7, up 1m0s, 3 of 262144 connections marked, 5 resets in addition to the kernel's
 without resets: no CAP_NET_RAW
-there is no control group /b now
+control group /b does not exist
 
-POLICY  PORTS          RETRIES  WAIT  SILENCE       MARKED  ENDED  HEARD  GONE  SPARED  FAILED  STATE
+POLICY  PORTS          RETRIES  WAIT  UNRESPONSIVE  MARKED  ENDED  HEARD  GONE  SPARED  FAILED  STATE
 web     80, 8000-8100  0        100%  360ms to 30s  10      4      3      2     0       1       in force
 tried   443            1        0%    1s to 1m0s    0       0      0      0     9       0       dry run
 old     -              0        0%    0s to 0s      0       8      0      0     0       0       gone

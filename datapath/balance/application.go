@@ -12,19 +12,18 @@ import (
 	"baton/datapath"
 )
 
-// Applications have the sockets of some control groups marked, those that are made from now on. Nothing of it is pinned: it goes with the
-// process. Marks stay on sockets.
+// Applications mark new sockets of some control groups. Nothing is pinned: the programs go with the process. Marks stay on sockets.
 //
-// All is of the network namespace in which Set is called. Its methods are called by one goroutine at a time.
+// All act on the network namespace in which Set is called. One goroutine at a time may call the methods.
 type Applications struct {
 	Mask      uint32 // bits of a socket's mark that are ours
-	Least     uint32 // mark that any application has
+	Least     uint32 // mark of all applications
 	groups    []*group
 	hierarchy datapath.Hierarchy
 }
 
-// Application is a control group (version 2) by its path in the hierarchy, as in /proc/PID/cgroup, and the mark of its sockets and of those
-// of the groups below it. Of groups within each other the one with the least mark has a socket.
+// Application is a control group (version 2) by its path in the hierarchy, as in /proc/PID/cgroup, and the mark of its sockets and those
+// of its descendants. Of nested groups the one with the least mark wins.
 type Application struct {
 	Group string
 	Mark  uint32
@@ -36,7 +35,7 @@ type group struct {
 	program *ebpf.Program
 }
 
-// Probe refuses a kernel or a user that cannot mark sockets, and says what is missing.
+// Probe returns what a kernel or a user lacks for marking sockets.
 func Probe() error {
 	err := datapath.RequireCapabilities([]datapath.Capability{
 		{Bit: unix.CAP_BPF, Name: "CAP_BPF", Why: "to load programs"},
@@ -105,8 +104,8 @@ func (a *Applications) load(want Application) (*group, error) {
 	return &group{Application: want, at: datapath.Cgroup{Dir: dir}, program: objects.ApplicationMark}, nil
 }
 
-// Attach attaches to the control groups that are there and were not before: to be called again and again, as that of a service which is
-// restarted is another one. missing are those that there are none of.
+// Attach attaches to control groups that did not exist before. Call it repeatedly: a restarted service has another group. missing are
+// the groups that do not exist.
 func (a *Applications) Attach() (missing []string, err error) {
 	var errs []error
 	for _, g := range a.groups {
@@ -122,7 +121,7 @@ func (a *Applications) Attach() (missing []string, err error) {
 
 func (g *group) close() error { return errors.Join(g.at.Detach(), g.program.Close()) }
 
-// Close detaches from all of them.
+// Close detaches from all groups.
 func (a *Applications) Close() error {
 	errs := []error{a.Set(nil)}
 	return errors.Join(append(errs, a.hierarchy.Close())...)

@@ -9,12 +9,12 @@ import (
 	"baton/datapath"
 )
 
-// AttachCgroup has the connections watched that the processes of a control group (version 2) and of those below it accept from now on;
-// of those that are there, Arm has it done. group is its path in the hierarchy, as in /proc/PID/cgroup: "/" is the whole host. Where no
-// hierarchy is mounted, it is looked at by a mount that nobody sees, which needs CAP_SYS_ADMIN.
+// AttachCgroup watches the connections that the processes of a control group (version 2) and its descendants accept from now on; Arm
+// adds existing ones. group is a path in the hierarchy, as in /proc/PID/cgroup: "/" is the whole host. Where no hierarchy is mounted,
+// it mounts one that is not visible to others, which needs CAP_SYS_ADMIN.
 //
-// It may be called again and again: a group that was removed and made anew, as that of a service that is restarted, is another one. fresh
-// tells that it is attached now and was not before. While there is no such group, the error wraps os.ErrNotExist.
+// It is to be called repeatedly: a group that was removed and created again, as that of a restarted service, is another one. fresh
+// says that it was attached by this call. While the group does not exist, the error wraps os.ErrNotExist.
 func (p *Purge) AttachCgroup(group string) (fresh bool, err error) {
 	g := p.groups[group]
 	if g == nil {

@@ -15,28 +15,28 @@ import (
 	"baton/datapath"
 )
 
-// Socket is a silent connection of a server of this host. The cookie tells it from an earlier or later one of the same addresses and ports.
+// Socket is an unresponsive connection of a server on this host. The cookie distinguishes it from others with the same addresses and ports.
 type Socket struct {
 	Client, Server netip.AddrPort
-	Ifindex        int // that the socket is bound to; 0: none
+	Ifindex        int // of the device that the socket is bound to; 0: none
 	Cookie         uint64
-	Turn           uint16 // of the connection's silences: a mark is for one
+	Period         uint16 // counts the connection's unresponsive periods: a mark is for one of them
 }
 
-// Expiry is a retransmission timeout that has run out. Durations are whole milliseconds.
+// Expiry is an expired retransmission timeout. Durations are whole milliseconds.
 type Expiry struct {
-	Count  int           // of those in this silence, this one included
-	RTO    time.Duration // its length
-	Silent time.Duration // since the silence began: since the first of them was set
+	Count        int           // timeouts in this unresponsive period, including this one
+	RTO          time.Duration // length of the timeout
+	Unresponsive time.Duration // since the period began: since the first timeout was set
 }
 
-// Mark is a connection that is dormant unless it is heard of.
+// Mark is a connection that is dormant unless the client responds.
 type Mark struct {
 	Socket
 	Policy uint32 // its ID
 	Expiry
-	Within time.Duration // the time that is left to it
-	Found  bool          // it was silent before the programs were there: Count is that of retransmissions
+	Within time.Duration // time left to respond
+	Found  bool          // unresponsive since before the programs started: Count is the number of retransmissions
 	State  string        // as ss(8) has it
 	SRTT   time.Duration
 }
@@ -47,7 +47,7 @@ type Marks struct {
 	record ringbuf.Record
 }
 
-// Marks starts reading. One reader has all marks.
+// Marks starts reading. One reader gets all marks.
 func (p *Purge) Marks() (*Marks, error) {
 	reader, err := ringbuf.NewReader(p.objects.Marks)
 	if err != nil {
@@ -56,7 +56,7 @@ func (p *Purge) Marks() (*Marks, error) {
 	return &Marks{reader: reader}, nil
 }
 
-// Next waits for a mark, and puts it and those that are there, too, into to. It ends with ErrClosed after Close. One caller at a time.
+// Next waits for a mark and fills to with it and others that are available. After Close it returns ErrClosed. One caller at a time.
 func (r *Marks) Next(to []Mark) (n int, err error) {
 	for n < len(to) {
 		err := r.reader.ReadInto(&r.record)
@@ -77,7 +77,7 @@ func (r *Marks) Next(to []Mark) (n int, err error) {
 	return n, nil
 }
 
-// Close ends a Next that waits.
+// Close ends a waiting Next.
 func (r *Marks) Close() error { return r.reader.Close() }
 
 func parseMark(b []byte) (Mark, error) {
@@ -88,9 +88,9 @@ func parseMark(b []byte) (Mark, error) {
 	return Mark{
 		Socket: Socket{
 			Client: datapath.AddrPort(k.Tuple.Src, k.Tuple.Sport), Server: datapath.AddrPort(k.Tuple.Dst, k.Tuple.Dport), Ifindex: int(k.Ifindex), Cookie: k.Cookie,
-			Turn: uint16(k.Turn),
+			Period: uint16(k.Period),
 		},
-		Policy: k.Policy, Expiry: Expiry{Count: int(k.Expiry.Count), RTO: ms(k.Expiry.Rto), Silent: ms(k.Expiry.Silent)},
+		Policy: k.Policy, Expiry: Expiry{Count: int(k.Expiry.Count), RTO: ms(k.Expiry.Rto), Unresponsive: ms(k.Expiry.Unresponsive)},
 		Within: ms(k.Within), Found: purgeMarkKind(k.Kind) == purgeMarkKindMARK_FOUND, State: stateName(k.State),
 		SRTT: time.Duration(k.Srtt) * time.Microsecond,
 	}, nil
@@ -98,7 +98,7 @@ func parseMark(b []byte) (Mark, error) {
 
 func ms(n uint32) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// stateName is a TCP state's name, as ss(8) has it.
+// stateName returns the name of a TCP state, as in ss(8).
 func stateName(state uint32) string {
 	names := [...]string{
 		1: "ESTAB", 2: "SYN-SENT", 3: "SYN-RECV", 4: "FIN-WAIT-1", 5: "FIN-WAIT-2", 6: "TIME-WAIT", 7: "CLOSE", 8: "CLOSE-WAIT", 9: "LAST-ACK",
@@ -110,26 +110,26 @@ func stateName(state uint32) string {
 	return names[state]
 }
 
-// Answer tells what has become of a marked connection.
+// Answer is the state of a marked connection.
 type Answer int
 
 // The answers.
 const (
-	Silent = Answer(purgeAnswerKindANSWER_SILENT) // nothing was heard since the mark
-	Heard  = Answer(purgeAnswerKindANSWER_HEARD)
-	Gone   = Answer(purgeAnswerKindANSWER_GONE) // closed, or the addresses are another connection's
+	Unresponsive = Answer(purgeAnswerKindANSWER_UNRESPONSIVE) // no response since the mark
+	Heard        = Answer(purgeAnswerKindANSWER_HEARD)
+	Gone         = Answer(purgeAnswerKindANSWER_GONE) // closed, or another connection has the addresses
 )
 
-// Check is the answer with what the server has sent. Sequence numbers are in host byte order.
+// Check is the answer with the state of the server's side. Sequence numbers are in host byte order.
 type Check struct {
 	Answer Answer
 	State  string
-	Una    uint32 // the first that is not acknowledged
-	Next   uint32 // that would be sent
-	Rcv    uint32 // that is expected of the client
+	Una    uint32 // first unacknowledged
+	Next   uint32 // next to send
+	Rcv    uint32 // next expected from the client
 }
 
-// Check asks what has become of marked connections. The answers are in their order. It may be called by several goroutines.
+// Check queries the state of marked connections; the answers are in the same order. It may be called by several goroutines.
 func (p *Purge) Check(sockets []Socket) ([]Check, error) {
 	out := make([]Check, len(sockets))
 	for i := 0; i < len(sockets); {
@@ -139,7 +139,7 @@ func (p *Purge) Check(sockets []Socket) ([]Check, error) {
 		}
 		err := p.ask(sockets[i:i+n], out[i:i+n])
 		switch {
-		case errors.Is(err, unix.ENODEV): // they are bound to an interface that is gone
+		case errors.Is(err, unix.ENODEV): // the interface that they are bound to is gone
 			for j := range n {
 				out[i+j].Answer = Gone
 			}
@@ -151,7 +151,7 @@ func (p *Purge) Check(sockets []Socket) ([]Check, error) {
 	return out, nil
 }
 
-// testSkb is the start of struct __sk_buff up to the interface that a packet came in by.
+// testSkb is the start of struct __sk_buff, up to the ingress interface.
 type testSkb struct {
 	_       [10]uint32
 	Ifindex uint32
@@ -164,7 +164,7 @@ func (p *Purge) ask(sockets []Socket, out []Check) error {
 			Tuple: purgeTuple{
 				Src: s.Client.Addr().As16(), Dst: s.Server.Addr().As16(), Sport: datapath.BigEndian(s.Client.Port()), Dport: datapath.BigEndian(s.Server.Port()),
 			},
-			Cookie: s.Cookie, Turn: s.Turn,
+			Cookie: s.Cookie, Period: s.Period,
 		}
 	}
 	const header = int(unsafe.Sizeof(purgeInquiry{}))
@@ -191,7 +191,7 @@ func (p *Purge) ask(sockets []Socket, out []Check) error {
 	return nil
 }
 
-// bytesOf is the questions' memory: encoding/binary takes longer than the kernel.
+// bytesOf returns the questions' memory, because encoding/binary takes longer than the kernel.
 func bytesOf(q []purgeQuestion) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&q[0])), len(q)*int(unsafe.Sizeof(q[0])))
 }

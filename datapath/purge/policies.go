@@ -11,33 +11,33 @@ import (
 	"baton/datapath"
 )
 
-// Ports is a range of port numbers.
+// Ports is a range of port numbers, inclusive.
 type Ports struct{ First, Last uint16 }
 
-// Policy says which connections it is about, and when one of them is dormant. Durations are whole milliseconds.
+// Policy says which connections it matches, and when one of them is dormant. Durations are whole milliseconds.
 type Policy struct {
-	ID        uint32         // told in marks; not 0
-	Addresses []netip.Prefix // of servers of this host
+	ID        uint32         // reported in marks; not 0
+	Addresses []netip.Prefix // of servers on this host
 	Ports     []Ports
-	Exempt    []netip.Prefix // clients that are spared
+	Exempt    []netip.Prefix // of clients
 
-	MaxRetries int           // timeouts that may run out before the one that counts
-	Wait       int           // for an answer to what that one has sent again, percent of its own length
-	Floor      time.Duration // a shorter silence is none
-	Ceiling    time.Duration // of a silence, even if less timeouts have run out; at least one has
+	MaxRetries int           // timeouts that may expire before the one that counts
+	Wait       int           // for a response to its retransmission, percent of that timeout
+	Floor      time.Duration // least unresponsive time
+	Ceiling    time.Duration // unresponsive time that is enough even after fewer timeouts, at least one
 }
 
 const (
 	// MaxPolicies is the most that SetPolicies takes.
 	MaxPolicies = int(purgeBoundMAX_POLICIES)
-	// maxPrefixes is the room of a generation, for servers' addresses and for exempt ones.
+	// maxPrefixes is the capacity of a generation, for servers' addresses and for exempt ones.
 	maxPrefixes = 32768
-	// maxTime bounds what is added up in 32 bits of milliseconds, and maxWait the percentage.
+	// maxTime bounds sums of milliseconds in 32 bits, and maxWait the percentage.
 	maxTime = 24 * time.Hour
 	maxWait = 1000
 )
 
-// SetPolicies replaces all policies at once. The first that wants a connection has it. Connections that are marked stay so.
+// SetPolicies replaces all policies at once. The first that matches a connection applies. Marked connections stay marked.
 func (p *Purge) SetPolicies(policies []Policy) error {
 	t, err := compilePolicies(policies)
 	if err == nil {
@@ -49,7 +49,7 @@ func (p *Purge) SetPolicies(policies []Policy) error {
 	return nil
 }
 
-// tables is what policies become: bit i of a set is policy i.
+// tables are the compiled policies: bit i of a set is policy i.
 type tables struct {
 	ports             []uint64 // by port
 	addresses, exempt map[netip.Prefix]uint64
@@ -58,7 +58,7 @@ type tables struct {
 
 func compilePolicies(policies []Policy) (tables, error) {
 	if len(policies) > MaxPolicies {
-		return tables{}, fmt.Errorf("%d policies, where there is room for %d", len(policies), MaxPolicies)
+		return tables{}, fmt.Errorf("%d policies: at most %d", len(policies), MaxPolicies)
 	}
 	t := tables{ports: make([]uint64, 1<<16)}
 	var addresses, exempt []datapath.PrefixRule
@@ -83,12 +83,12 @@ func compilePolicies(policies []Policy) (tables, error) {
 	}
 	t.addresses, t.exempt = datapath.PrefixSets(addresses), datapath.PrefixSets(exempt)
 	if n := max(len(t.addresses), len(t.exempt)); n > maxPrefixes {
-		return tables{}, fmt.Errorf("%d prefixes, where there is room for %d", n, maxPrefixes)
+		return tables{}, fmt.Errorf("%d prefixes: at most %d", n, maxPrefixes)
 	}
 	return t, nil
 }
 
-// kernel is the policy as the kernel has it, or what is wrong with it.
+// kernel converts the policy to the kernel's form, or returns what is wrong with it.
 func (p *Policy) kernel() (purgePolicy, error) {
 	switch {
 	case p.ID == 0:
@@ -100,7 +100,7 @@ func (p *Policy) kernel() (purgePolicy, error) {
 	case p.Wait < 0 || p.Wait > maxWait:
 		return purgePolicy{}, fmt.Errorf("wait for %d percent of a timeout", p.Wait)
 	case p.Floor < 0 || p.Floor > p.Ceiling || p.Ceiling > maxTime:
-		return purgePolicy{}, fmt.Errorf("a silence from %v to %v", p.Floor, p.Ceiling)
+		return purgePolicy{}, fmt.Errorf("an unresponsive time from %v to %v", p.Floor, p.Ceiling)
 	}
 	for _, r := range p.Ports {
 		if r.First > r.Last {
@@ -120,8 +120,8 @@ func (p *Policy) kernel() (purgePolicy, error) {
 	}, nil
 }
 
-// writeTables fills the generation that is not in force and puts it in force. The other is emptied the next time, when no timeout is about
-// that has begun with it.
+// writeTables fills the unused generation and activates it. The other one is emptied next time, when no running program uses it any
+// more.
 func (p *Purge) writeTables(t tables) error {
 	next := 1 - p.generation
 	tables := []struct {

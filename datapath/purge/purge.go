@@ -14,11 +14,11 @@ import (
 	"baton/datapath"
 )
 
-// Purge tells of connections that this host's servers retransmit on and hear nothing of. Nothing of it is pinned: it goes with the process.
-// On sockets stays a flag that nobody heeds.
+// Purge reports connections on which this host's servers retransmit without a response. Nothing is pinned: all of it goes with the
+// process, except a flag on sockets that has no effect then.
 //
-// Its methods may be called at any time by any goroutine, but for SetPolicies and AttachCgroup, each by one at a time, and Close, which is
-// the last. All are of the network namespace in which Load was called.
+// Its methods may be called at any time by any goroutine, but SetPolicies and AttachCgroup by one at a time each, and Close last. All
+// act on the network namespace in which Load was called.
 type Purge struct {
 	objects    purgeObjects
 	generation uint32
@@ -30,14 +30,14 @@ type Purge struct {
 
 // Options make a Purge.
 type Options struct {
-	Marks   int  // room for so many that nobody has read, as far as memory is given for that: 16 MiB
-	Orphans bool // connections are marked, too, that the application may have closed (FIN-WAIT-1, LAST-ACK, CLOSING)
+	Marks   int  // how many unread marks the ring holds, up to 16 MiB
+	Orphans bool // also mark connections that the application may have closed (FIN-WAIT-1, LAST-ACK, CLOSING)
 }
 
-// MaxCgroups is how many control groups a Purge may be attached to.
+// MaxCgroups is the most control groups that a Purge may be attached to.
 const MaxCgroups = int(purgeBoundMAX_GROUPS)
 
-// Probe refuses a kernel or a user that the purge cannot work with, and says what is missing.
+// Probe returns what a kernel or a user lacks for the purge.
 func Probe() error {
 	err := datapath.Require([]datapath.Capability{
 		{Bit: unix.CAP_PERFMON, Name: "CAP_PERFMON", Why: "to load programs that look into sockets"},
@@ -50,7 +50,7 @@ func Probe() error {
 	return datapath.RequireSockets()
 }
 
-// Load loads the programs. Nothing is attached yet. The caller closes the Purge.
+// Load loads the programs without attaching them. The caller closes the Purge.
 func Load(o Options) (*Purge, error) {
 	if o.Marks < 1 {
 		return nil, fmt.Errorf("load the purge: %d marks: at least one", o.Marks)
@@ -82,7 +82,7 @@ func Load(o Options) (*Purge, error) {
 	return p, nil
 }
 
-// jiffiesPerSecond is the rate of the kernel's coarse clock (CONFIG_HZ).
+// jiffiesPerSecond returns the rate of the kernel's coarse clock (CONFIG_HZ).
 func jiffiesPerSecond() (uint32, error) {
 	var tick unix.Timespec
 	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &tick); err != nil {
@@ -94,8 +94,8 @@ func jiffiesPerSecond() (uint32, error) {
 	return uint32(int64(time.Second) / tick.Nano()), nil
 }
 
-// Arm has the connections of the control groups watched that were accepted before the programs or before the policies. It marks those that
-// are silent already.
+// Arm starts to watch the control groups' connections that are older than the programs or the policies. It marks those that are already
+// unresponsive.
 func (p *Purge) Arm() error {
 	if err := iterate(p.objects.PurgeArm); err != nil {
 		return fmt.Errorf("watch connections that are there: %w", err)
@@ -119,10 +119,10 @@ func iterate(program *ebpf.Program) error {
 	return err
 }
 
-// Verdicts are the names of what may become of a connection or a timeout in the kernel, in the order of enum verdict.
+// Verdicts returns the names of enum verdict, in its order.
 func Verdicts() []string { return verdictNames[:purgeVerdictVERDICTS] }
 
-// Verdicts counts them, since Load.
+// Verdicts returns the count of each verdict since Load.
 func (p *Purge) Verdicts() (map[string]uint64, error) {
 	return datapath.Verdicts(p.objects.Verdicts, Verdicts())
 }

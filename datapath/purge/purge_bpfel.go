@@ -16,9 +16,9 @@ import (
 type purgeAnswerKind uint32
 
 const (
-	purgeAnswerKindANSWER_SILENT purgeAnswerKind = 1
-	purgeAnswerKindANSWER_HEARD  purgeAnswerKind = 2
-	purgeAnswerKindANSWER_GONE   purgeAnswerKind = 3
+	purgeAnswerKindANSWER_UNRESPONSIVE purgeAnswerKind = 1
+	purgeAnswerKindANSWER_HEARD        purgeAnswerKind = 2
+	purgeAnswerKindANSWER_GONE         purgeAnswerKind = 3
 )
 
 type purgeBound uint32
@@ -32,10 +32,10 @@ const (
 )
 
 type purgeExpiry struct {
-	_      structs.HostLayout
-	Count  uint32
-	Rto    uint32
-	Silent uint32
+	_            structs.HostLayout
+	Count        uint32
+	Rto          uint32
+	Unresponsive uint32
 }
 
 type purgeInquiry struct {
@@ -54,7 +54,7 @@ type purgeMark struct {
 	Within  uint32
 	State   uint32
 	Srtt    uint32
-	Turn    uint32
+	Period  uint32
 	Expiry  purgeExpiry
 	_       [4]byte
 }
@@ -85,7 +85,7 @@ type purgePrefixKey struct {
 type purgeQuestion struct {
 	_      structs.HostLayout
 	Tuple  purgeTuple
-	Turn   uint16
+	Period uint16
 	Answer uint16
 	Cookie uint64
 	State  uint32
@@ -132,7 +132,7 @@ const (
 	purgeMapMarks          = "marks"
 	purgeMapPolicies       = "policies"
 	purgeMapPorts          = "ports"
-	purgeMapSilences       = "silences"
+	purgeMapUnresponsive   = "unresponsive"
 	purgeMapVerdicts       = "verdicts"
 	purgeProgPurgeArm      = "purge_arm"
 	purgeProgPurgeCommand  = "purge_command"
@@ -201,14 +201,14 @@ type purgeProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type purgeMapSpecs struct {
-	Addresses *ebpf.MapSpec `ebpf:"addresses"`
-	Exempt    *ebpf.MapSpec `ebpf:"exempt"`
-	Groups    *ebpf.MapSpec `ebpf:"groups"`
-	Marks     *ebpf.MapSpec `ebpf:"marks"`
-	Policies  *ebpf.MapSpec `ebpf:"policies"`
-	Ports     *ebpf.MapSpec `ebpf:"ports"`
-	Silences  *ebpf.MapSpec `ebpf:"silences"`
-	Verdicts  *ebpf.MapSpec `ebpf:"verdicts"`
+	Addresses    *ebpf.MapSpec `ebpf:"addresses"`
+	Exempt       *ebpf.MapSpec `ebpf:"exempt"`
+	Groups       *ebpf.MapSpec `ebpf:"groups"`
+	Marks        *ebpf.MapSpec `ebpf:"marks"`
+	Policies     *ebpf.MapSpec `ebpf:"policies"`
+	Ports        *ebpf.MapSpec `ebpf:"ports"`
+	Unresponsive *ebpf.MapSpec `ebpf:"unresponsive"`
+	Verdicts     *ebpf.MapSpec `ebpf:"verdicts"`
 }
 
 // purgeVariableSpecs contains global variables before they are loaded into the kernel.
@@ -248,14 +248,14 @@ func (o *purgeObjects) Close() error {
 //
 // It can be passed to loadPurgeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type purgeMaps struct {
-	Addresses *ebpf.Map `ebpf:"addresses"`
-	Exempt    *ebpf.Map `ebpf:"exempt"`
-	Groups    *ebpf.Map `ebpf:"groups"`
-	Marks     *ebpf.Map `ebpf:"marks"`
-	Policies  *ebpf.Map `ebpf:"policies"`
-	Ports     *ebpf.Map `ebpf:"ports"`
-	Silences  *ebpf.Map `ebpf:"silences"`
-	Verdicts  *ebpf.Map `ebpf:"verdicts"`
+	Addresses    *ebpf.Map `ebpf:"addresses"`
+	Exempt       *ebpf.Map `ebpf:"exempt"`
+	Groups       *ebpf.Map `ebpf:"groups"`
+	Marks        *ebpf.Map `ebpf:"marks"`
+	Policies     *ebpf.Map `ebpf:"policies"`
+	Ports        *ebpf.Map `ebpf:"ports"`
+	Unresponsive *ebpf.Map `ebpf:"unresponsive"`
+	Verdicts     *ebpf.Map `ebpf:"verdicts"`
 }
 
 func (m *purgeMaps) Close() error {
@@ -266,7 +266,7 @@ func (m *purgeMaps) Close() error {
 		m.Marks,
 		m.Policies,
 		m.Ports,
-		m.Silences,
+		m.Unresponsive,
 		m.Verdicts,
 	)
 }

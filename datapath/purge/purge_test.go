@@ -37,7 +37,7 @@ func TestPurgeLeavesNothing(t *testing.T) {
 	}
 	for range 2 {
 		if fresh, err := p.AttachCgroup("/baton-no-such-group"); !errors.Is(err, fs.ErrNotExist) || fresh {
-			t.Errorf("attach to a group that there is not: %v, %v", fresh, err)
+			t.Errorf("attach to a missing group: %v, %v", fresh, err)
 		}
 	}
 	if err := p.Arm(); err != nil {

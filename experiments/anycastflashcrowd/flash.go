@@ -75,7 +75,7 @@ func (n *Network) borrow(ctx context.Context, c *crowd, began time.Time, how fla
 		return err
 	}
 	brought := time.Now()
-	defer func() { err = errors.Join(err, b.silence()) }()
+	defer func() { err = errors.Join(err, b.withdraw()) }()
 	if err := b.announce(ctx); err != nil {
 		return err
 	}

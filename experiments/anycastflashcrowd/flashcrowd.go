@@ -101,7 +101,7 @@ func starting(binds bool) func(ctx context.Context, t *Turn) error {
 		n := t.Topology
 		n.binds, n.moved, n.crowded = binds, nil, nil
 		a := n.Sites[0]
-		t.OnEnd(a.silence)
+		t.OnEnd(a.withdraw)
 		if err := a.announce(ctx); err != nil {
 			return err
 		}

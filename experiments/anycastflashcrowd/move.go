@@ -50,7 +50,7 @@ func (n *Network) move(ctx context.Context, how moving) (_ *move, err error) {
 	defer func() { err = errors.Join(err, unlimit(bottleneck)) }()
 	ctx, cancel := context.WithTimeout(ctx, runTime)
 	defer cancel()
-	defer func() { err = errors.Join(err, b.silence()) }()
+	defer func() { err = errors.Join(err, b.withdraw()) }()
 	if err := b.announce(ctx); err != nil {
 		return nil, err
 	}

@@ -96,7 +96,7 @@ func (n *Network) leads(ctx context.Context, s *Site) error {
 }
 
 // silence ends baton anycast at the site, which withdraws.
-func (s *Site) silence() error {
+func (s *Site) withdraw() error {
 	if s.process == nil {
 		return nil
 	}

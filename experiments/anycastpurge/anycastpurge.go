@@ -172,8 +172,8 @@ func build(_ context.Context, s *experiments.Setup) (*Topology, error) {
 
 // enter has the case's downloads made, and judged by all.
 func enter(ctx context.Context, t *Topology, c experiments.Case) error {
-	way := path(c)
-	t.link.Set(way, way)
+	shape := path(c)
+	t.link.Set(shape, shape)
 	b := batchOf(c)
 	if t.options.Quick {
 		b.downloads, b.size = 40, min(b.size, 256<<10)

@@ -46,7 +46,7 @@ const (
 	bound     = 10 * time.Second // of waiting for what stays
 	lifeName  = "lifetime"
 	aboveName = "above"
-	toldName  = "told"
+	resetName = "reset"
 )
 
 // Lifetime is how long the connections of moved clients stay.
@@ -57,7 +57,7 @@ func Lifetime() experiments.Experiment[*Anycast] {
 		Method: "Ten clients download from nginx over a link of 50 Mbit/s that they fill. The router then sends what is for the service's " +
 			"address to another nginx with the same address. `lifetime` is the time until the first server has none of the ten connections left, looked at each " +
 			"5 ms; `above`, how much longer that is than twice the longest retransmission timeout that the kernel had for one of them right before; " +
-			"`told`, the time until the last client has a reset. What stays longer than 10 s is given as 10 s.",
+			"`reset`, the time until the last client has a reset. What stays longer than 10 s is given as 10 s.",
 		Parameters: []experiments.Parameter{
 			{Name: "rtt", Title: "round-trip time", Unit: "ms", Values: []float64{2, 20, 100}, Quick: []float64{2}},
 		},
@@ -70,13 +70,13 @@ func Lifetime() experiments.Experiment[*Anycast] {
 		Measures: []experiments.Measure[*Anycast]{
 			lives(lifeName, "Time until no dormant connection is left", func(l life) time.Duration { return l.gone }),
 			lives(aboveName, "The same, less two timeouts", func(l life) time.Duration { return l.gone - 2*l.rto }),
-			lives(toldName, "Time until the last client has a reset", func(l life) time.Duration { return l.told }),
+			lives(resetName, "Time until the last client has a reset", func(l life) time.Duration { return l.reset }),
 		},
 		Emulated: true,
 		Build:    buildAnycast,
 		Enter: func(_ context.Context, t *Anycast, c experiments.Case) error {
-			way := emulator.Shape{Rate: 50e6, Delay: time.Duration(c.At["rtt"] / 2 * float64(time.Millisecond))}
-			t.link.Set(way, way)
+			shape := emulator.Shape{Rate: 50e6, Delay: time.Duration(c.At["rtt"] / 2 * float64(time.Millisecond))}
+			t.link.Set(shape, shape)
 			return nil
 		},
 		Claims: lifeClaims(),
@@ -102,7 +102,7 @@ func lifeClaims() []experiments.Claim {
 		list = append(list,
 			experiments.Claim{What: "lifetime with Baton, " + kase, Unit: "ms", Ours: experiments.ValueOf(kase, lifeName, "baton")},
 			experiments.Claim{What: "the same, above two timeouts", Unit: "ms", Ours: experiments.ValueOf(kase, aboveName, "baton"), AtMost: lateness},
-			experiments.Claim{What: "until the last client is told, " + kase, Unit: "ms", Ours: experiments.ValueOf(kase, toldName, "baton")})
+			experiments.Claim{What: "until the last client is reset, " + kase, Unit: "ms", Ours: experiments.ValueOf(kase, resetName, "baton")})
 	}
 	return list
 }
@@ -160,8 +160,8 @@ func purging(keys string) func(context.Context, *anycastTurn) error {
 
 // life is how long it took, from the change of the route.
 type life struct {
-	gone, told time.Duration
-	rto        time.Duration // the longest that there was
+	gone, reset time.Duration
+	rto         time.Duration // the longest that there was
 }
 
 // lives is a measure of the one change of the route that a turn has.
@@ -200,7 +200,7 @@ func (t *Anycast) move(ctx context.Context) (_ life, err error) {
 	var (
 		begun   time.Time
 		mu      sync.Mutex
-		told    []time.Time
+		reset   []time.Time
 		clients errgroup.Group
 	)
 	for _, c := range conns {
@@ -213,7 +213,7 @@ func (t *Anycast) move(ctx context.Context) (_ life, err error) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			told = append(told, time.Now())
+			reset = append(reset, time.Now())
 			return nil
 		})
 	}
@@ -232,7 +232,7 @@ func (t *Anycast) move(ctx context.Context) (_ life, err error) {
 	if err := errors.Join(err, clients.Wait()); err != nil {
 		return life{}, err
 	}
-	return life{gone: gone.Sub(begun), told: slices.MaxFunc(told, time.Time.Compare).Sub(begun), rto: rto}, nil
+	return life{gone: gone.Sub(begun), reset: slices.MaxFunc(reset, time.Time.Compare).Sub(begun), rto: rto}, nil
 }
 
 var timeoutOf = regexp.MustCompile(`\brto:([0-9.]+)`)

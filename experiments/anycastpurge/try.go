@@ -198,7 +198,7 @@ func judged(log string, byPort map[uint16][]*attempt) (verdict, error) {
 		}
 		a := list[i-1]
 		if seen[a] {
-			continue // another silence of a connection that would have been ended
+			continue // another unresponsive period of a connection that would have been ended
 		}
 		seen[a] = true
 		v.dropped++

@@ -30,7 +30,7 @@ type Turn = experiments.Turn[*Topology]
 // start begins all downloads of a case.
 func start(ctx context.Context, t *Turn) *race {
 	r := &race{ends: make(map[string]chan end)}
-	for name, w := range t.Topology.ways {
+	for name, w := range t.Topology.paths {
 		done := make(chan end, 1)
 		r.ends[name] = done
 		every := time.Duration(t.Case.At["every"] * float64(time.Second))
@@ -58,7 +58,7 @@ func goodput() experiments.Measure[*Topology] {
 }
 
 // run downloads once.
-func (w *way) run(ctx context.Context, o experiments.Options, folder string, every time.Duration) (e end) {
+func (w *path) run(ctx context.Context, o experiments.Options, folder string, every time.Duration) (e end) {
 	dir, err := os.MkdirTemp(folder, "download")
 	if err != nil {
 		return end{err: err}

@@ -15,13 +15,13 @@ import (
 //
 //	client 10.1.n.2 ── emulated ── 10.1.n.1 server
 type Topology struct {
-	ways map[string]*way // by contender
-	race *race           // of the case that is entered
-	turn string          // contender whose turn it is
+	paths map[string]*path // by contender
+	race  *race            // of the case that is entered
+	turn  string           // contender whose turn it is
 }
 
 // way is a contender's own.
-type way struct {
+type path struct {
 	client
 	host   *lab.Host
 	link   *lab.Link
@@ -30,7 +30,7 @@ type way struct {
 }
 
 func build(_ context.Context, s *experiments.Setup) (*Topology, error) {
-	t := &Topology{ways: make(map[string]*way)}
+	t := &Topology{paths: make(map[string]*path)}
 	for i, c := range clients() {
 		if len(s.Options.Contenders) > 0 && !slices.Contains(s.Options.Contenders, c.name) {
 			continue
@@ -39,14 +39,14 @@ func build(_ context.Context, s *experiments.Setup) (*Topology, error) {
 			s.Lab.Need(c.needs)
 		}
 		server := s.Lab.Host("server-" + c.name)
-		w := &way{client: c, host: s.Lab.Host("client-" + c.name), origin: NewOrigin(size), server: fmt.Sprintf("10.1.%d.1", i)}
+		w := &path{client: c, host: s.Lab.Host("client-" + c.name), origin: NewOrigin(size), server: fmt.Sprintf("10.1.%d.1", i)}
 		w.link = s.Lab.Link(lab.End{Host: w.host, Addrs: []string{fmt.Sprintf("10.1.%d.2/24", i)}}, lab.End{Host: server, Addrs: []string{w.server + "/24"}},
 			lab.LinkOptions{Emulated: true})
 		server.CongestionControl("cubic")
 		if err := server.Do(func() error { return w.origin.Listen(w.server + ":80") }); err != nil {
 			return nil, err
 		}
-		t.ways[c.name] = w
+		t.paths[c.name] = w
 	}
 	return t, nil
 }
@@ -59,7 +59,7 @@ func enter(ctx context.Context, t *Topology, c experiments.Case) error {
 		Loss:  emulator.Share(c.At["loss"] / 100),
 		Queue: emulator.Queue{Bytes: int(rate) / 8 / 5},
 	}
-	for _, w := range t.ways {
+	for _, w := range t.paths {
 		w.link.Set(shape, shape)
 		if err := w.meet(ctx); err != nil {
 			return err
@@ -70,7 +70,7 @@ func enter(ctx context.Context, t *Topology, c experiments.Case) error {
 }
 
 // meet has the hosts learn each other's hardware addresses, which is nothing that a download has to wait for elsewhere.
-func (w *way) meet(ctx context.Context) error {
+func (w *path) meet(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	c, err := w.host.Dial(ctx, "tcp", w.server+":80")

@@ -16,31 +16,31 @@ import (
 
 // contenders are those of figures 6 to 9.
 func contenders() []Contender {
-	byTurns := balance("ovs-controller-rr", "ovs-controller, all links with the same weight: algorithm 1 as the paper prints it",
+	plainRoundRobin := balance("ovs-controller-rr", "ovs-controller, all links with the same weight: algorithm 1 as printed in the paper",
 		settings{datapath: "ovs", method: "controller", alike: true})
-	byTurns.Skips = func(c Case, _ string) bool { return !weighted(c) }
+	plainRoundRobin.Skips = func(c Case, _ string) bool { return !weighted(c) }
 	return []Contender{
 		oneLink(), ideal(), oracle(),
-		balance("ovs-controller", "`baton balance` with Open vSwitch, a packet-in for each flow, links by weighted turns: the paper's controller",
+		balance("ovs-controller", "`baton balance` with Open vSwitch, a packet-in for each flow, links by weighted round-robin: the paper's controller",
 			settings{datapath: "ovs", method: "controller"}),
-		byTurns,
+		plainRoundRobin,
 		balance("ovs-hash", "`baton balance` with Open vSwitch, a weighted select group: the paper's switch-based method", settings{datapath: "ovs", method: "hash"}),
 		balance("controller", "as ovs-controller, with Baton's forwarder", settings{method: "controller"}),
-		balance("hash", "as ovs-hash, with Baton's forwarder, which remembers the choice", settings{method: "hash"}),
-		balance("even", "`baton balance`, weighted turns among those with not much more than their share, in the kernel", settings{method: "even"}),
-		balance("turns", "`baton balance`, weighted turns, in the kernel", settings{method: "turns"}),
-		balance("least", "`baton balance`, fewest flows for the weight, in the kernel", settings{method: "least"}),
-		balance("fastest", "`baton balance`, shortest handshakes for the flows that there are, in the kernel", settings{method: "fastest"}),
+		balance("hash", "as ovs-hash, with Baton's forwarder, which keeps bindings", settings{method: "hash"}),
+		balance("even", "`baton balance`, weighted round-robin among links below twice their share, in the kernel", settings{method: "even"}),
+		balance("round-robin", "`baton balance`, weighted round-robin, in the kernel", settings{method: "round-robin"}),
+		balance("least", "`baton balance`, fewest active flows for the weight, in the kernel", settings{method: "least"}),
+		balance("fastest", "`baton balance`, shortest handshakes for the number of flows, in the kernel", settings{method: "fastest"}),
 		ecmp(), multipath(),
 	}
 }
 
-// settings are what the contenders of `baton balance` differ in.
+// settings are the differences between the contenders of `baton balance`.
 type settings struct {
 	datapath string // "": Baton's
 	method   string // "": the default
 	alike    bool   // all links have the same weight
-	measured bool   // weights are measured, not told
+	measured bool   // weights are measured, not configured
 	probe    string // "": the default
 }
 
@@ -60,7 +60,7 @@ func balance(name, is string, o settings) Contender {
 	}}
 }
 
-// startBalance starts the contender, and returns when it says that all links are used.
+// startBalance starts the contender, and returns when it reports all links as used.
 func (t *Topology) startBalance(ctx context.Context, turn *Turn, o settings) (p *lab.Process, socket string, err error) {
 	dir := turn.Lab.Dir()
 	name := fmt.Sprintf("x%d", os.Getpid()) // pins and journals are the machine's; a process number is nobody else's
@@ -98,7 +98,7 @@ func (t *Topology) startBalance(ctx context.Context, turn *Turn, o settings) (p 
 	return p, socket, nil
 }
 
-// statusOf asks a balance.
+// statusOf returns a balance's status.
 func statusOf(ctx context.Context, socket string) (api.BalanceStatus, error) {
 	client := api.NewClient(socket)
 	defer client.Close()
@@ -134,7 +134,7 @@ func (t *Topology) config(o settings) string {
 	return b.String()
 }
 
-// used returns when a balance says that it uses so many links.
+// used waits until a balance reports this many used links.
 func used(ctx context.Context, p *lab.Process, socket string, links int) error {
 	var ended error
 	err := lab.Poll(patience, func() error {

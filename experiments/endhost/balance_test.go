@@ -24,7 +24,7 @@ func TestConfig(t *testing.T) {
 		weights  []int
 	}{
 		{"as it comes", settings{measured: true}, config.Baton, config.Even, []int{0, 0}},
-		{"turns", settings{method: "turns"}, config.Baton, config.Turns, []int{10, 20}},
+		{"round-robin", settings{method: "round-robin"}, config.Baton, config.RoundRobin, []int{10, 20}},
 		{"the paper's controller", settings{datapath: "ovs", method: "controller", alike: true}, config.OpenVSwitch, config.Controller, []int{1, 1}},
 		{"a select group", settings{datapath: "ovs", method: "hash"}, config.OpenVSwitch, config.Hash, []int{10, 20}},
 		{"probes", settings{method: "fastest", probe: changeProbe}, config.Baton, config.Fastest, []int{10, 20}},

@@ -22,24 +22,24 @@ const (
 	lostName    = "lost"
 )
 
-// step is what becomes of the second link at a part of the sample's time.
+// step is a change of the second link at a part of the sample's time.
 type step struct {
 	at   float64
 	what func(u *uplink)
 }
 
-// course is what happens in a case.
+// course is the scenario of a case.
 type course struct {
-	name   string
-	second int64 // bits a second of the second link, first
-	steps  []step
-	takes  float64  // of the duration of a sample: measured weights are looked at every 5 s, so that a change of capacity takes all of it
-	fails  bool     // from the first step to the second one
-	mixed  bool     // files differ in size
-	asked  []string // contenders, the oracle first
+	name       string
+	second     int64 // bits a second of the second link, first
+	steps      []step
+	takes      float64  // of the duration of a sample: measured weights are looked at every 5 s, so that a change of capacity takes all of it
+	fails      bool     // from the first step to the second one
+	mixed      bool     // files differ in size
+	contenders []string // contenders, the oracle first
 }
 
-// becomes is a change of the rate; 0: nothing passes any more, and nobody is told.
+// becomes changes the rate; 0: packets are dropped, and nobody is notified.
 func becomes(rate int64) func(*uplink) { return func(u *uplink) { u.set(rate) } }
 
 func pulled(u *uplink) {
@@ -54,12 +54,12 @@ func plugged(u *uplink) {
 
 var courses = []course{
 	{name: "capacity changes", second: 10e6, takes: 1, steps: []step{{1. / 3, becomes(2.5e6)}, {2. / 3, becomes(20e6)}},
-		asked: []string{"oracle", "even", "turns", "turns-measured", "least", "fastest", "default"}},
+		contenders: []string{"oracle", "even", "round-robin", "round-robin-measured", "least", "fastest", "default"}},
 	{name: "carrier lost", second: 10e6, takes: 0.7, steps: []step{{1. / 3, pulled}, {2. / 3, plugged}}, fails: true,
-		asked: []string{"oracle", "ovs-controller", "ovs-hash", "even", "turns", "least", "fastest", "ecmp"}},
-	{name: "silence", second: 10e6, takes: 0.7, steps: []step{{1. / 3, becomes(0)}, {2. / 3, becomes(first)}}, fails: true,
-		asked: []string{"oracle", "even", "least", "mptcp"}},
-	{name: "mixed sizes", second: 20e6, takes: 0.7, mixed: true, asked: []string{"oracle", "even", "turns", "least"}},
+		contenders: []string{"oracle", "ovs-controller", "ovs-hash", "even", "round-robin", "least", "fastest", "ecmp"}},
+	{name: "blackhole", second: 10e6, takes: 0.7, steps: []step{{1. / 3, becomes(0)}, {2. / 3, becomes(first)}}, fails: true,
+		contenders: []string{"oracle", "even", "least", "mptcp"}},
+	{name: "mixed sizes", second: 20e6, takes: 0.7, mixed: true, contenders: []string{"oracle", "even", "round-robin", "least"}},
 }
 
 func courseOf(c Case) course {
@@ -68,7 +68,7 @@ func courseOf(c Case) course {
 
 const (
 	downloads = 4   // at a time
-	looks     = 100 // a second: flows that ask for next to nothing, by which it is seen when new flows go elsewhere
+	looks     = 100 // per second: flows that transfer almost nothing, to see when new flows avoid a link
 	// retransmission is how long after a SYN Linux sends it again: a flow whose first one was lost takes that long at least. What waits for
 	// a link here are four files at most, a third of that.
 	retransmission = time.Second
@@ -87,29 +87,29 @@ func Change() experiments.Experiment[*Topology] {
 	}
 	contenders := []Contender{
 		oracle(),
-		of("ovs-controller", "`baton balance` with Open vSwitch, a packet-in for each flow, weighted turns", settings{datapath: "ovs", method: "controller"}),
+		of("ovs-controller", "`baton balance` with Open vSwitch, a packet-in for each flow, weighted round-robin", settings{datapath: "ovs", method: "controller"}),
 		of("ovs-hash", "`baton balance` with Open vSwitch, a weighted select group", settings{datapath: "ovs", method: "hash"}),
-		of("even", "`baton balance`, weighted turns among those with not much more than their share; weights are the rates of the begin", settings{method: "even"}),
-		of("turns", "`baton balance`, weighted turns; weights are the rates of the begin", settings{method: "turns"}),
-		of("turns-measured", "`baton balance`, weighted turns; weights are measured", settings{method: "turns", measured: true}),
-		of("least", "`baton balance`, fewest flows for the weight; weights are the rates of the begin", settings{method: "least"}),
-		of("fastest", "`baton balance`, shortest handshakes for the flows that there are", settings{method: "fastest"}),
-		of("default", "`baton balance` as it comes: as even; weights are measured", settings{measured: true}),
+		of("even", "`baton balance`, weighted round-robin among links below twice their share; weights are the initial rates", settings{method: "even"}),
+		of("round-robin", "`baton balance`, weighted round-robin; weights are the initial rates", settings{method: "round-robin"}),
+		of("round-robin-measured", "`baton balance`, weighted round-robin; weights are measured", settings{method: "round-robin", measured: true}),
+		of("least", "`baton balance`, fewest active flows for the weight; weights are the initial rates", settings{method: "least"}),
+		of("fastest", "`baton balance`, shortest handshakes for the number of flows", settings{method: "fastest"}),
+		of("default", "`baton balance` with defaults: as even; weights are measured", settings{measured: true}),
 		ecmp(), multipath(),
 	}
 	for i := range contenders {
 		name := contenders[i].Name
 		contenders[i].Skips = func(c Case, measure string) bool {
 			k := courseOf(c)
-			return !slices.Contains(k.asked, name) || measure == movedName && !k.fails
+			return !slices.Contains(k.contenders, name) || measure == movedName && !k.fails
 		}
 	}
 	e := experiments.Experiment[*Topology]{
 		Name:     "endhost-change",
-		Question: "What becomes of downloads over two links that change, fail and come back?",
+		Question: "How do downloads over two links cope with links that change, fail and come back?",
 		Method: fmt.Sprintf("The topology of `endhost`, with two links. %d downloads are under way at a time, each on a connection of its own, "+
 			"of 100 kB, for 15 s where the capacity changes and 10.5 s elsewhere (mixed sizes: two in three of 10 kB, one in twelve of 1 MB). `capacity changes`: the second link has 10 Mbit/s, after a third of the time 2.5, after two thirds 20. `carrier lost`: its cable is "+
-			"pulled after a third of the time and plugged in after two. `silence`: nothing passes in that time, and the carrier stays. Beside the downloads %d "+
+			"pulled after a third of the time and plugged in after two. `blackhole`: nothing passes in that time, and the carrier stays. Beside the downloads %d "+
 			"flows a second are begun that ask for next to nothing. `moved` is from the failure to the last begin of one of these that was not connected before Linux sends a "+
 			"SYN again (1 s), before all of them were for 200 ms. A download is lost when nothing comes for %v, or its connection ends before its time. `baton balance` has `probe: %s`.",
 			downloads, looks, givenUp, changeProbe),
@@ -229,7 +229,7 @@ func (t *Topology) restore(k course) {
 	t.begin(k)
 }
 
-// files are asked for by turns. Their number has no factor in common with the number of links or the sum of weights.
+// files are requested round-robin. Their number has no factor in common with the number of links or the sum of weights.
 func (k course) files() (list []load.File) {
 	add := func(n float64, times int) {
 		f := kilobytes(n)
@@ -258,7 +258,7 @@ type watched struct {
 	steps []time.Time // when each was made
 }
 
-// watch makes the steps at their times, and looks at what comes.
+// watch makes the steps at their times, and samples the received bytes.
 func (t *Topology) watch(ctx context.Context, began time.Time, length, every time.Duration, steps []step) (w watched, err error) {
 	sum := func() (n uint64, err error) {
 		all, err := t.received()
@@ -320,8 +320,8 @@ func useful(files []load.Exchange, began time.Time, length time.Duration) (sum f
 	return sum
 }
 
-// moved is how long after a failure the last flow was begun that was not connected in time, before all were for settled; and how many there
-// were until the link was back. Flows are told of as they end.
+// moved returns how long after a failure the last flow was started that did not connect in time, before all did for settled; and their
+// number until the link was back. Flows are reported as they end.
 func moved(flows []load.Exchange, failed, back time.Time) (last time.Duration, late int) {
 	slices.SortFunc(flows, func(a, b load.Exchange) int { return a.Due.Compare(b.Due) })
 	for _, x := range flows {
@@ -345,7 +345,7 @@ func changeClaims() (list []experiments.Claim) {
 			Ours: experiments.ValueOf("carrier lost", movedName, c)})
 	}
 	for _, k := range courses {
-		for _, c := range k.asked[1:] {
+		for _, c := range k.contenders[1:] {
 			list = append(list, experiments.Claim{What: fmt.Sprintf("%s: goodput of %s beside oracle", k.name, c), Unit: "×",
 				Ours: experiments.RatioOf(k.name, goodputName, c, "oracle")})
 		}

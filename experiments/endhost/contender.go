@@ -11,16 +11,16 @@ import (
 	"baton/lab"
 )
 
-// where says in which cases a contender takes part, and by which measures.
+// where selects the cases and measures of a contender.
 type where func(c Case, measure string) bool
 
 func always(Case, string) bool { return true }
 
-// parts are the contenders of an experiment, by name: where each has something to say that it does not say in another experiment or case.
+// parts are the contenders of an experiment, by name, with the cases where they are informative.
 type parts map[string]where
 
-// of are those of the list that take part, in its order. A name that the list has not is a mistake in the program.
-func (p parts) of(list []Contender) (asked []Contender) {
+// of returns the listed contenders that take part, in order. An unknown name is a bug.
+func (p parts) of(list []Contender) (contenders []Contender) {
 	for _, c := range list {
 		in, ok := p[c.Name]
 		if !ok {
@@ -28,15 +28,15 @@ func (p parts) of(list []Contender) (asked []Contender) {
 		}
 		skips := c.Skips
 		c.Skips = func(c Case, measure string) bool { return !in(c, measure) || skips != nil && skips(c, measure) }
-		asked = append(asked, c)
+		contenders = append(contenders, c)
 	}
-	if len(asked) != len(p) {
-		panic(fmt.Sprintf("endhost: %d contenders take part, %d are known", len(p), len(asked)))
+	if len(contenders) != len(p) {
+		panic(fmt.Sprintf("endhost: %d contenders take part, %d are known", len(p), len(contenders)))
 	}
-	return asked
+	return contenders
 }
 
-// oneLink is the host as it is: its default route is the first link's.
+// oneLink is the unmodified host: its default route is the first link's.
 func oneLink() Contender {
 	return Contender{Name: "one-link", Is: "the host without balancing: the default route of its first link", Start: func(ctx context.Context, t *Turn) error {
 		t.Topology.front = front{one: true}
@@ -75,7 +75,7 @@ func ecmp() Contender {
 			if err := t.Topology.sysctls(t, "net.ipv4.fib_multipath_hash_policy", "net.ipv4.conf.all.ignore_routes_with_linkdown"); err != nil {
 				return err
 			}
-			// An answer comes by the link of its address, as providers see to, and so must what is asked.
+			// A response arrives over the link of its address, as with real providers, so the request must use it, too.
 			if err := t.Topology.routeBySource(ctx, t); err != nil {
 				return err
 			}
@@ -179,9 +179,9 @@ func (t *Topology) sysctls(turn *Turn, names ...string) error {
 	return nil
 }
 
-// passes returns when connections go over each of the links, and over no other of the case. What chooses by a hash may take a few tries.
+// passes waits until connections use each of the case's links, and no other. A hash may take a few tries.
 func (t *Topology) passes(ctx context.Context, over []*uplink) error {
-	const less = 3000 // bytes: what may come besides
+	const less = 3000 // bytes that may come in addition
 	t.begun.Store(0)
 	f := kilobytes(1)
 	return lab.Poll(patience, func() error {
@@ -200,10 +200,10 @@ func (t *Topology) passes(ctx context.Context, over []*uplink) error {
 		after, err := t.received()
 		for i := range after {
 			got := after[i] - before[i]
-			switch wanted := i < len(over); {
-			case wanted && got < uint64(len(f.body)):
+			switch complete := i < len(over); {
+			case complete && got < uint64(len(f.body)):
 				return fmt.Errorf("%s is not used", t.used[i].name())
-			case !wanted && got > less:
+			case !complete && got > less:
 				return fmt.Errorf("%s is used", t.used[i].name())
 			}
 		}

@@ -67,7 +67,7 @@ func Concurrency() experiments.Experiment[*Topology] {
 	several := func(c Case, _ string) bool { return concurrencyOf(c) > 1 }
 	ends := func(c Case, _ string) bool { return concurrencyOf(c) == linksOf(c) || concurrencyOf(c) == 20 }
 	e.Contenders = parts{"one-link": always, "ideal": always, "oracle": several, "even": always, "ovs-controller": asPaper, "ovs-hash": asPaper,
-		"turns": ends, "least": ends, "fastest": ends}.of(contenders())
+		"round-robin": ends, "least": ends, "fastest": ends}.of(contenders())
 	e.Claims = append(concurrencyClaims(), goals(e, e.Cases)...)
 	e.Plots = plots("Time of 100 downloads of 100 kB, by how many are under way at a time (the paper's figure 7)", fetchName)
 	return e
@@ -91,7 +91,7 @@ func Links() experiments.Experiment[*Topology] {
 	twenty := func(c Case, _ string) bool { return c.At["concurrency"] != oneEach }
 	few := func(c Case, _ string) bool { return c.At["concurrency"] == oneEach }
 	e.Contenders = parts{"one-link": always, "ideal": always, "oracle": several, "ovs-controller": twenty, "ovs-hash": many, "even": always,
-		"turns": few, "least": few, "fastest": few, "ecmp": many}.of(contenders())
+		"round-robin": few, "least": few, "fastest": few, "ecmp": many}.of(contenders())
 	e.Claims = append(linksClaims(), goals(e, e.Cases)...)
 	e.Plots = plots("Time of 100 downloads of 100 kB, by the number of links (the paper's figure 8)", fetchName)
 	return e
@@ -185,7 +185,7 @@ func weighted(c Case) bool { return linksOf(c) > 1 && secondOf(c) != first }
 var caveats = []string{
 	"`ideal` divides the time of one link by what all links take. 100 requests are not divisible by three, and a connection's handshake and slow start take time in " +
 		"which its link has nothing to send, unless other connections have: that no balancing can change. `oracle` has both, and the goals are beside it.",
-	"Turns begin with the first one, as those of the paper's controller. In the midst of them a link with a third of the rates has 34 of 100 requests as often as 33, " +
+	"Round-robin starts with its first link, as in the paper's controller. In the middle of a period a link with a third of the rates has 34 of 100 requests as often as 33, " +
 		"which takes 2 % longer.",
 	"`one-link` is asked once a round for as many requests of a size at a time, as its time has nothing to do with the other links: cases that differ in those alone " +
 		"share the sample.",

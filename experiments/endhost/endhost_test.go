@@ -26,7 +26,7 @@ func TestRun(t *testing.T) {
 		// Twenty files at 30 Mbit/s; one-link has 10 of it.
 		{of: endhost.Experiment(), cases: []string{"100 kB, 10 + 20 Mbit/s"}, least: 20 * 100e3 * 8 / 30e6,
 			contenders: []string{"one-link", "ideal", "oracle", "ovs-controller", "ovs-hash", "mptcp"}},
-		{of: endhost.Concurrency(), contenders: []string{"oracle", "turns", "even"}, cases: []string{"2 at a time, 10 + 10 Mbit/s"},
+		{of: endhost.Concurrency(), contenders: []string{"oracle", "round-robin", "even"}, cases: []string{"2 at a time, 10 + 10 Mbit/s"},
 			measures: []string{"time"}, least: 20 * 100e3 * 8 / 20e6},
 		{of: endhost.Links(), contenders: []string{"one-link", "ideal", "even"}, cases: []string{"5 × 10 Mbit/s, 20 at a time"}, measures: []string{"time"},
 			least: 20 * 100e3 * 8 / 50e6},

@@ -45,7 +45,7 @@ func Switch() experiments.Experiment[*Topology] {
 			t.Topology.front = front{}
 			return t.Topology.passes(ctx, t.Topology.used)
 		}},
-		balance("baton", "`baton balance` with one link, by turns, in the kernel", settings{method: "turns"}),
+		balance("baton", "`baton balance` with one link, round-robin, in the kernel", settings{method: "round-robin"}),
 		perFlow(balance("baton-controller", "`baton balance` with one link, a packet-in for each flow", settings{method: "controller"})),
 		openVSwitch(balance("ovs", "`baton balance` with one link, Open vSwitch (userspace datapath), a select group",
 			settings{datapath: "ovs", method: "hash"})),
@@ -60,11 +60,11 @@ func Switch() experiments.Experiment[*Topology] {
 	}
 	return experiments.Experiment[*Topology]{
 		Name:     "endhost-switch",
-		Question: "What does a switch on the host cost that has nothing to choose?",
+		Question: "What does a switch on the host cost that has only one link?",
 		Method: "The paper's figure 3: a host, a gateway, a router, a server, each a network namespace, joined by links without a limit (veth). Large frames hold up to " +
 			"64 KiB of several segments, as those of a network card with segmentation offload; whole frames at most 1,500 bytes on the host's link; " +
 			"the link of 1 Gbit/s takes those, and the kernel holds it to its rate (tbf). A download and " +
-			"an upload are iperf3's, one flow. Requests have 1 kB and a connection each, 16 at a time, to 64 addresses of the server by turns. A first packet is a SYN of a new " +
+			"an upload are iperf3's, one flow. Requests have 1 kB and a connection each, 16 at a time, to 64 addresses of the server, round-robin. A first packet is a SYN of a new " +
 			"flow to a closed port: from connect(2) to its answer, the server's RST, one flow at a time; p50 and p99 are of single flows. What a contender adds to that is the delay of the " +
 			"first packet and that of its answer. A packet-in for each flow changes nothing within a flow, so that those contenders are asked for requests and first packets alone.",
 		Cases: []Case{{Name: largeCase, At: map[string]float64{"link": 0}, Quick: true}, {Name: wholeCase, At: map[string]float64{"link": 1}, Quick: true},
@@ -114,13 +114,13 @@ func options(i int) lab.LinkOptions {
 	return o
 }
 
-// openVSwitch asks for whole frames alone.
+// openVSwitch restricts a contender to whole frames.
 func openVSwitch(c Contender) Contender {
 	c.Skips = func(c Case, _ string) bool { return c.Name == largeCase }
 	return c
 }
 
-// perFlow asks for what each new flow costs, without a limit of the link: a transfer is one flow.
+// perFlow restricts a contender to the cost of new flows, without a rate limit: a transfer is a single flow.
 func perFlow(c Contender) Contender {
 	skips := c.Skips
 	c.Skips = func(c Case, measure string) bool {
@@ -149,7 +149,7 @@ func transfer(name, title string, down bool) Measure {
 func requestRate(_ context.Context, t *Turn) (experiments.Sample, error) {
 	f := kilobytes(1)
 	var targets []netip.AddrPort
-	for _, a := range crowd() {
+	for _, a := range serverAddresses() {
 		targets = append(targets, netip.AddrPortFrom(a, httpPort))
 	}
 	r, err := t.Topology.ask(load.Options{Targets: targets, Path: f.path, Body: f.body, Connections: 16, Duration: t.Options.Duration})
@@ -159,7 +159,7 @@ func requestRate(_ context.Context, t *Turn) (experiments.Sample, error) {
 	return experiments.Loaded(r, r.Rate(), float64(r.Requests))
 }
 
-// closedPort is a port that nobody listens at.
+// closedPort has no listener.
 const closedPort = 9
 
 // mostFlows is how many first packets a sample has at most: fewer than there are ports, so that none is of a flow that was before.
@@ -185,7 +185,7 @@ func firstPackets(ctx context.Context, t *Turn) (experiments.Sample, error) {
 	return experiments.Sample{Value: float64(h.ValueAtQuantile(50)) / 1e3, Single: experiments.NewDistribution(h)}, nil
 }
 
-// refused is the time of a connect that the other end refuses.
+// refused returns the time of a connect that the other end refuses.
 func refused(to netip.AddrPort) (time.Duration, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
 	if err != nil {

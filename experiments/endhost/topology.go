@@ -48,7 +48,7 @@ type uplink struct {
 	metric   int          // of its default route
 }
 
-// front is how the load reaches the server while a contender has its turn.
+// front is how the load reaches the server during a contender's turn.
 type front struct {
 	one       bool // by the first link alone
 	bound     bool // the load chooses the link of each connection, by the host's address that it binds
@@ -66,7 +66,7 @@ type (
 const (
 	httpPort      = 80
 	multipathPort = 8081
-	linkDelay     = 500 * time.Microsecond // one way: the paper's links have none that it tells of
+	linkDelay     = 500 * time.Microsecond // one way: the paper does not give a delay
 	// queue is how many packets wait for a link: Linux's default for the length of a device's queue, which tc's disciplines take.
 	queue = 1000
 	// firstMetric is that of the default route by the first link of a case; the others' follow.
@@ -76,16 +76,16 @@ const (
 // serverAddress is the server's.
 var serverAddress = netip.AddrFrom4([4]byte{10, 22, 0, 2})
 
-// crowd are more addresses of the server. A port of the host is free for each of them again: with one, the ports of connections that have just
-// ended (TIME_WAIT) are used up after 28,000, and looking for a free one takes longer than a request.
-func crowd() (list []netip.Addr) {
+// serverAddresses are further addresses of the server. A port of the host is free for each of them again: with one, the ports of recently
+// ended connections (TIME_WAIT) are used up after 28,000, and finding a free one takes longer than a request.
+func serverAddresses() (list []netip.Addr) {
 	for i := range byte(64) {
 		list = append(list, netip.AddrFrom4([4]byte{10, 23, 0, i + 1}))
 	}
 	return list
 }
 
-// patience is how long anything may take that takes no time.
+// patience bounds what should take no time.
 const patience = 20 * time.Second
 
 // build makes a topology with so many links; shaped says what the i-th is like.
@@ -96,7 +96,7 @@ func build(s *experiments.Setup, links int, shaped func(i int) lab.LinkOptions) 
 	t.Router.Forward()
 	l.Link(lab.End{Host: t.Router, Addrs: []string{"10.22.0.1/24"}}, lab.End{Host: t.Server, Addrs: []string{serverAddress.String() + "/24"}}, lab.LinkOptions{})
 	t.Server.Route("default", "10.22.0.1")
-	for _, a := range crowd() {
+	for _, a := range serverAddresses() {
 		t.Server.Interface("lo").Address(a.String() + "/32")
 	}
 	t.Router.Route("10.23.0.0/24", serverAddress.String())
@@ -132,7 +132,7 @@ func (t *Topology) addLink(l *lab.Lab, i int, o lab.LinkOptions) {
 // name is that of the link's interface.
 func (u *uplink) name() string { return u.link.A.Name }
 
-// set gives the link a rate both ways; 0: nothing passes, and nobody is told.
+// set gives the link a rate in both directions; 0: packets are dropped, and nobody is notified.
 func (u *uplink) set(rate int64) {
 	shape := emulator.Shape{Rate: emulator.Rate(rate), Delay: linkDelay, Queue: emulator.Queue{Packets: queue}}
 	if rate == 0 {
@@ -231,8 +231,8 @@ func (t *Topology) serveMultipath(folder string) error {
 	return nil
 }
 
-// ask puts a load on the server by way of the contender whose turn it is. One thread has all connections, so that as many requests as there
-// are connections are under way at any time.
+// ask puts a load on the server, for the contender whose turn it is. One thread has all connections, so that as many requests as
+// connections are in progress at any time.
 func (t *Topology) ask(o load.Options) (load.Result, error) {
 	port := uint16(httpPort)
 	if t.front.multipath {
@@ -250,11 +250,11 @@ func (t *Topology) ask(o load.Options) (load.Result, error) {
 	return r, err
 }
 
-// cycle is a multiple of how many flows turns are over after, whether links are alike, up to five, or one has twice the rate.
+// cycle is a multiple of the period of round-robin, whether links are alike, up to five, or one has twice the rate.
 const cycle = 60
 
-// aligned has the contender begin with the first of its turns, as the paper's controller does that has just started. Of 100 requests a link with
-// a third of what there is has 33 or 34, which is a difference of 2 % of the time.
+// aligned makes the contender start at the begin of a round-robin period, like the paper's controller when it has just started. Of 100
+// requests a link with a third of the total rate gets 33 or 34, a difference of 2 % of the time.
 func aligned(_ context.Context, t *Turn) error {
 	p, f := t.Topology, kilobytes(1)
 	n := (cycle - p.begun.Load()%cycle) % cycle

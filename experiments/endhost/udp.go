@@ -24,7 +24,7 @@ const (
 	udpPort      = 7001
 	requestSize  = 64          // bytes
 	datagramSize = 1200        // bytes, of an answer: what QUIC sends at least when it begins
-	askAgain     = time.Second // after which what has not come whole is asked for again
+	askAgain     = time.Second // after which missing datagrams are requested again
 	asksAtMost   = 4           // times
 	udpFlows     = 400         // of a sample
 	udpOpen      = 20          // at a time
@@ -32,7 +32,7 @@ const (
 
 // Datagrams is the question for UDP.
 func Datagrams() experiments.Experiment[*Topology] {
-	e := grid("endhost-udp", "How long do 400 exchanges by UDP take over two links at once?",
+	e := grid("endhost-udp", "How long do 400 UDP exchanges take over two links at once?",
 		"The topology of `endhost`, with two links. Each exchange is a flow of its own: a socket that sends a request of 64 bytes, to which the server answers with some "+
 			"datagrams of 1,200 bytes at once, as a short answer by QUIC; 20 flows are under way at a time. What has not come whole after a second is asked for again.")
 	e.Parameters = []experiments.Parameter{{Name: "datagrams", Title: "datagrams of an answer"}, {Name: "second", Title: "second link", Unit: "Mbit/s"}}
@@ -46,7 +46,7 @@ func Datagrams() experiments.Experiment[*Topology] {
 	}
 	some := func(c Case, _ string) bool { return c.At["datagrams"] == 8 }
 	e.Contenders = parts{"one-link": always, "ideal": always, "oracle": always, "ovs-controller": upTo(8), "ovs-hash": some, "controller": upTo(8), "hash": some,
-		"even": always, "turns": some, "least": always, "fastest": some, "ecmp": some}.of(contenders())
+		"even": always, "round-robin": some, "least": always, "fastest": some, "ecmp": some}.of(contenders())
 	e.Measures = []Measure{{Name: fetchName, Title: "Time of 400 exchanges by UDP, each a flow of its own", Unit: "s", Less: true,
 		Warm: aligned, Take: timed(fetchName, exchanges)}}
 	e.Build = func(_ context.Context, s *experiments.Setup) (*Topology, error) {
@@ -70,7 +70,7 @@ func udpCase(n, second float64) string {
 	return fmt.Sprintf("%g datagrams, 10 + %g Mbit/s", n, second)
 }
 
-// serveDatagrams answers requests, which say of how many datagrams the answer is, and which of them are wanted.
+// serveDatagrams answers requests, which contain the number of datagrams of the response, and which of them to send.
 func (t *Topology) serveDatagrams() error {
 	conn, err := t.Server.ListenPacket("udp4", netip.AddrPortFrom(serverAddress, udpPort).String())
 	if err != nil {
@@ -89,7 +89,7 @@ func (t *Topology) serveDatagrams() error {
 			}
 			for i := range binary.BigEndian.Uint16(request) {
 				binary.BigEndian.PutUint16(answer, i)
-				_, _ = conn.WriteTo(answer, from) // what is lost is asked for again
+				_, _ = conn.WriteTo(answer, from) // lost ones are requested again
 			}
 		}
 	}()

@@ -1,4 +1,4 @@
-// Package windowscale asks what one TCP option is worth. It is the pattern of a new experiment: see docs/experiments.md.
+// Package windowscale measures what one TCP option is worth. It is a template for new experiments: see docs/experiments.md.
 package windowscale
 
 import (
@@ -22,12 +22,12 @@ func Experiment() experiments.Experiment[*lab.Link] {
 		Parameters: []experiments.Parameter{{Name: "rtt", Title: "round-trip time", Unit: "ms", Values: []float64{2, 10, 50, 100}}},
 		Contenders: []experiments.Contender[*lab.Link]{
 			{Name: "scaled", Is: "the kernel's default"},
-			{Name: "unscaled", Is: "the client offers no window scale, so that at most 64 KiB are under way", Start: unscaled},
+			{Name: "unscaled", Is: "the client offers no window scale, so that at most 64 KiB are in flight", Start: unscaled},
 		},
 		Measures: []experiments.Measure[*lab.Link]{{Name: "download", Title: "Bytes a second of downloads", Unit: "MB/s", Take: download}},
 		Enter: func(_ context.Context, link *lab.Link, c experiments.Case) error {
-			way := emulator.Shape{Rate: 1e9, Delay: time.Duration(c.At["rtt"] / 2 * float64(time.Millisecond))}
-			link.Set(way, way)
+			shape := emulator.Shape{Rate: 1e9, Delay: time.Duration(c.At["rtt"] / 2 * float64(time.Millisecond))}
+			link.Set(shape, shape)
 			return nil
 		},
 		Emulated: true, Build: build,

@@ -15,7 +15,7 @@ f:2:36: controllers[1]: "http:192.0.2.7:6653" is not an endpoint (tcp:HOST:PORT,
 f:2:57: controllers[2]: "ssl:192.0.2.7:6653" is not an endpoint (tls:HOST:PORT)`,
 		"ports: eth0\n": "f:1:8: ports: is a single value (interfaces by number, or a list of interfaces)",
 	} {
-		if _, err := Parse("f", []byte(text)); !documenttest.Told(err, want) {
+		if _, err := Parse("f", []byte(text)); !documenttest.Reported(err, want) {
 			t.Errorf("%s: got\n%v\nwant\n%s", text, err, want)
 		}
 	}

@@ -82,7 +82,7 @@ func (p packets) wire(frame []byte) int {
 // length is how many bytes of a frame the packets [from, to) take by themselves, at most.
 func (p packets) length(from, to int) int { return vnetLen + p.headers + (to-from)*p.size }
 
-// cut writes packets from (included) to to (not included) of a frame into dst, which has room for them (length),
+// cut writes packets from (included) to to (not included) of a frame into dst, which is large enough (length),
 // and returns the frame that it has made. Its checksums are as partial or whole as the frame's.
 func (p packets) cut(dst, frame []byte, from, to int) []byte {
 	start := vnetLen + p.headers + from*p.size

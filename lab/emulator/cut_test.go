@@ -193,7 +193,7 @@ func FuzzDivide(f *testing.F) {
 	})
 }
 
-// TestDivideRefuses: what a host with raw sockets may have put together.
+// TestDivideRefuses: malformed frames that a host with raw sockets may have sent.
 func TestDivideRefuses(t *testing.T) {
 	tests := []struct {
 		name  string

@@ -63,7 +63,7 @@ type Counts struct {
 	Corrupted  int64         `json:"corrupted"`
 	Held       int64         `json:"held"`     // back, to be overtaken
 	Cut        int64         `json:"cut"`      // came while the link was down
-	Overrun    int64         `json:"overrun"`  // frames that the emulator or a host had no room for: results are void
+	Overrun    int64         `json:"overrun"`  // frames that the emulator or a host had to drop: results are void
 	Late       int64         `json:"late"`     // delivered a millisecond or more after their time
 	MaxLate    time.Duration `json:"max_late"` // longest delay after a packet's time
 }
@@ -75,7 +75,7 @@ const (
 	// evener they arrive, and the more of them there are.
 	pieceTime = int64(200 * time.Microsecond)
 
-	// maxFlight bounds what is on the way in one direction (bytes): 10 Gbit/s for most of a second.
+	// maxFlight bounds what is in flight in one direction (bytes): 10 Gbit/s for most of a second.
 	maxFlight = 1 << 30
 
 	lateness = int64(time.Millisecond)
@@ -144,7 +144,7 @@ func (l *line) arrive(now int64, frame []byte) {
 	}
 }
 
-// enqueue puts a frame into the queue in pieces that do not keep the link for long, as far as there is room.
+// enqueue puts a frame into the queue in pieces that do not keep the link busy for long, as far as the queue can take them.
 func (l *line) enqueue(now int64, frame []byte, p packets) {
 	piece := p.count
 	if p.count > 1 && l.shape.Rate > 0 {
@@ -154,33 +154,33 @@ func (l *line) enqueue(now int64, frame []byte, p packets) {
 			piece = 1 // CoDel judges packets
 		}
 	}
-	room := l.room(frame, p)
-	l.counts.Dropped += int64(p.count - room)
-	if room == p.count && piece >= p.count {
+	fits := l.fits(frame, p)
+	l.counts.Dropped += int64(p.count - fits)
+	if fits == p.count && piece >= p.count {
 		l.push(waiting{frame, p, now})
 		return
 	}
-	for from := 0; from < room; from += piece {
-		part := l.copy(frame, p, from, min(from+piece, room))
+	for from := 0; from < fits; from += piece {
+		part := l.copy(frame, p, from, min(from+piece, fits))
 		l.push(waiting{part, divide(part), now})
 	}
 	l.pool.put(frame)
 }
 
-// room is how many of a frame's packets the queue takes.
-func (l *line) room(frame []byte, p packets) int {
-	room, q := p.count, l.shape.Queue
+// fits returns how many of a frame's packets the queue can take.
+func (l *line) fits(frame []byte, p packets) int {
+	fits, q := p.count, l.shape.Queue
 	if q.Packets > 0 {
-		room = min(room, q.Packets-l.queued)
+		fits = min(fits, q.Packets-l.queued)
 	}
 	if wire := p.wire(frame); q.Bytes > 0 && l.queueBytes+wire > q.Bytes {
 		left := q.Bytes - l.queueBytes
 		if p.count == 1 || left < 0 {
 			return 0
 		}
-		room = min(room, left/(p.headers+p.size))
+		fits = min(fits, left/(p.headers+p.size))
 	}
-	return max(room, 0)
+	return max(fits, 0)
 }
 
 func (l *line) push(w waiting) {

@@ -165,7 +165,7 @@ func TestDropTail(t *testing.T) {
 	}
 }
 
-// TestDropTailCutsFrames: a queue with room for a part of a GSO frame takes that part.
+// TestDropTailCutsFrames: a queue that can take a part of a GSO frame takes that part.
 func TestDropTailCutsFrames(t *testing.T) {
 	r := newRig(t, Shape{Rate: 1e9, Queue: Queue{Packets: 10}})
 	r.send(0, gsoFrame{size: 1000, payload: 25_000}.build())

@@ -11,7 +11,7 @@ const (
 	largeBuffer = maxFrame
 )
 
-// get returns a buffer with room for a frame of so many bytes, at full length.
+// get returns a buffer for a frame of so many bytes, at full length.
 func (p *pool) get(size int) []byte {
 	list, whole := &p.large, largeBuffer
 	if size <= smallBuffer {

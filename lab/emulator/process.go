@@ -34,7 +34,7 @@ func serve() int {
 	// threads keeps the world stopped, and every packet waiting. The limit is for a day that nobody has thought of.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(memoryLimit)
-	_ = os.WriteFile("/proc/self/comm", []byte("link-emulator"), 0) // for those who look for it in ps
+	_ = os.WriteFile("/proc/self/comm", []byte("link-emulator"), 0) // so that ps shows it
 	f := os.NewFile(controlFile, "control")
 	conn, err := net.FileConn(f)
 	if err != nil {
@@ -58,8 +58,8 @@ type service struct {
 }
 
 type link struct {
-	taps [2]int
-	ways [2]*direction
+	taps       [2]int
+	directions [2]*direction
 }
 
 // AddRequest asks for a link between two ports, with the shapes from the first to the second and back.
@@ -94,13 +94,13 @@ func (s *service) Add(r AddRequest, number *int) error {
 		}
 		k.taps[i] = fd
 	}
-	for i := range k.ways {
+	for i := range k.directions {
 		d, err := newDirection(k.taps[i], k.taps[1-i], r.Shapes[i])
 		if err != nil {
 			k.close()
 			return err
 		}
-		k.ways[i] = d
+		k.directions[i] = d
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *service) Add(r AddRequest, number *int) error {
 	*number = len(s.links) - 1
 	// A thread that comes from its wait must not stand in line for a processor of the Go scheduler.
 	runtime.GOMAXPROCS(2*len(s.links) + 2)
-	for _, d := range k.ways {
+	for _, d := range k.directions {
 		go d.run()
 	}
 	return nil
@@ -121,7 +121,7 @@ func (k *link) close() {
 			unix.Close(fd)
 		}
 	}
-	for _, d := range k.ways {
+	for _, d := range k.directions {
 		if d != nil {
 			unix.Close(d.wake)
 		}
@@ -143,7 +143,7 @@ func (s *service) Set(r SetRequest, _ *Nothing) error {
 	if err != nil {
 		return err
 	}
-	for i, d := range k.ways {
+	for i, d := range k.directions {
 		d.change(func(now int64, l *line) { l.set(now, r.Shapes[i]) })
 	}
 	return nil
@@ -155,7 +155,7 @@ func (s *service) Carrier(r CarrierRequest, _ *Nothing) error {
 	if err != nil {
 		return err
 	}
-	for i, d := range k.ways {
+	for i, d := range k.directions {
 		d.change(func(now int64, l *line) { l.cut(now, !r.Up) })
 		if err := setCarrier(k.taps[i], r.Up); err != nil {
 			return err
@@ -170,7 +170,7 @@ func (s *service) Counts(number int, counts *[2]Counts) error {
 	if err != nil {
 		return err
 	}
-	for i, d := range k.ways {
+	for i, d := range k.directions {
 		d.mu.Lock()
 		counts[i] = d.line.counts
 		d.mu.Unlock()
@@ -202,7 +202,7 @@ func Command() (*exec.Cmd, *Emulator, error) {
 	return cmd, &Emulator{client: rpc.NewClient(conn), far: far}, nil
 }
 
-// Started tells that the process has been started, or could not be.
+// Started reports that the process has been started, or could not be.
 func (e *Emulator) Started() { e.far.Close() }
 
 // Close ends the process and with it all its links.
@@ -231,7 +231,7 @@ func (e *Emulator) Add(ports [2]Port, shapes [2]Shape) (number int, err error) {
 	return number, err
 }
 
-// Set changes the shapes of a link, which are valid. What is on the way arrives as it would have.
+// Set changes the shapes of a link, which are valid. Packets in flight are not affected.
 func (e *Emulator) Set(number int, shapes [2]Shape) error {
 	return e.call("Set", SetRequest{number, shapes}, &Nothing{})
 }

@@ -18,7 +18,7 @@ type direction struct {
 	scratch  []byte
 	wakeup   int64 // how long the thread takes to wake (nanoseconds): the median of late
 
-	mu   sync.Mutex // held by the thread for each of its turns
+	mu   sync.Mutex // held by the thread in each of its steps
 	line *line
 }
 
@@ -33,7 +33,7 @@ func newDirection(from, to int, s Shape) (*direction, error) {
 	return d, nil
 }
 
-// change runs f on the line between two of the thread's turns.
+// change runs f on the line between two of the thread's steps.
 func (d *direction) change(f func(now int64, l *line)) {
 	d.mu.Lock()
 	f(now(), d.line)
@@ -55,7 +55,7 @@ func (d *direction) run() {
 	precise()
 	poll := []unix.PollFd{{Fd: int32(d.from), Events: unix.POLLIN}, {Fd: int32(d.wake), Events: unix.POLLIN}}
 	for arrived := now(); ; {
-		next := d.turn(arrived)
+		next := d.step(arrived)
 		arrived = now()
 		if next <= arrived+d.wakeup {
 			continue // there is more to do, or will be as soon as the thread would be awake again
@@ -83,9 +83,9 @@ func (d *direction) run() {
 
 const never = math.MaxInt64
 
-// turn takes what has come since that time and delivers what is due. It returns when something will be due: at once, if more may
-// have come than it took.
-func (d *direction) turn(arrived int64) (next int64) {
+// step takes what has arrived since that time and delivers what is due. It returns when something will be due: at once, if more may have
+// arrived than it took.
+func (d *direction) step(arrived int64) (next int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	taken := d.take(arrived)

@@ -27,7 +27,7 @@ const (
 
 // open makes the device and returns its descriptor. The device lives as long as that.
 func (p Port) open() (fd int, err error) {
-	err = inside(p.Netns, func() error {
+	err = inNetns(p.Netns, func() error {
 		fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return fmt.Errorf("open /dev/net/tun: %w", err)
@@ -79,8 +79,8 @@ func setCarrier(fd int, on bool) error {
 	return nil
 }
 
-// inside runs f on a thread in a network namespace.
-func inside(path string, f func() error) error {
+// inNetns runs f on a thread in a network namespace.
+func inNetns(path string, f func() error) error {
 	ns, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open namespace: %w", err)

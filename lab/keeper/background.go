@@ -18,7 +18,7 @@ import (
 	"baton/lab/topology"
 )
 
-// reportFile is the descriptor on which a keeper in the background tells how its start ended.
+// reportFile is the descriptor on which a background keeper reports the result of its start.
 const reportFile = 3
 
 type report struct {
@@ -80,7 +80,7 @@ func RunInBackground(ctx context.Context, t *topology.Topology, file string) err
 	unix.CloseOnExec(reportFile)
 	pipe := os.NewFile(reportFile, "report")
 	defer pipe.Close()
-	tell := func(r report) error { return json.NewEncoder(pipe).Encode(r) }
+	send := func(r report) error { return json.NewEncoder(pipe).Encode(r) }
 	var log *os.File
 	defer func() {
 		if log != nil {
@@ -101,7 +101,7 @@ func RunInBackground(ctx context.Context, t *topology.Topology, file string) err
 		},
 		Ready: func(r Record) error {
 			// Nobody waits any more when whoever asked for the lab was killed: then nobody wants it.
-			if err := tell(report{Record: &r}); err != nil {
+			if err := send(report{Record: &r}); err != nil {
 				return fmt.Errorf("report that the lab is up: %w", err)
 			}
 			ready = true
@@ -114,7 +114,7 @@ func RunInBackground(ctx context.Context, t *topology.Topology, file string) err
 		if errors.As(err, &used) {
 			said = report{InUse: used.Name}
 		}
-		_ = tell(said)
+		_ = send(said)
 	}
 	return err
 }

@@ -64,7 +64,7 @@ func (c *Client) Capture(ctx context.Context, w io.Writer, host, name string, co
 	return c.stream(ctx, w, "/capture?"+q.Encode())
 }
 
-// stream copies an answer; the end of the context is the wish of who asked.
+// stream copies an answer; the caller ends it by the context.
 func (c *Client) stream(ctx context.Context, w io.Writer, target string) error {
 	body, err := c.do(ctx, http.MethodGet, target, nil)
 	if err == nil {

@@ -60,11 +60,11 @@ type ProcessStatus struct {
 // Change is what Set asks for.
 type Change struct {
 	Link     string            `json:"link"`
-	From     string            `json:"from,omitempty"` // the host whose sending is meant; "": both directions
+	From     string            `json:"from,omitempty"` // only this host's sending direction; "": both directions
 	Settings map[string]string `json:"settings"`       // by names of topology.ShapeKeys
 }
 
-// invalid is an error of who asks, who can mend it.
+// invalid is the caller's mistake.
 type invalid struct{ error }
 
 func (k *keeper) serve() (stop func(), err error) {

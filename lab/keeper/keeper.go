@@ -27,7 +27,7 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// Options say where a keeper tells what.
+// Options say where a keeper reports to.
 type Options struct {
 	Log   io.Writer          // progress, and what goes wrong
 	Begun func(dir string)   // the keeper's folder is there; may be nil
@@ -95,7 +95,7 @@ func Keep(ctx context.Context, t *topology.Topology, file string, o Options) err
 	}
 	defer name.Close()
 	return lab.Run(o.Log, func(l *lab.Lab) error {
-		l.AdmitGuests()
+		l.AdmitForeign()
 		k := &keeper{
 			lab: l, topology: t, down: make(map[string]bool),
 			record: Record{

@@ -25,7 +25,7 @@ func Exec(r Record, host string, command []string) error {
 		return err
 	}
 	dir, _ := os.Getwd()   // where it was removed, / will do
-	runtime.LockOSThread() // the thread becomes the program, or has no way back
+	runtime.LockOSThread() // the thread becomes the program, or cannot be reused
 	if err := h.Namespaces.Enter(); err != nil {
 		return err
 	}

@@ -13,8 +13,8 @@ type HAProxyOptions struct {
 	Config   string   // the whole configuration file, instead of what the other fields make
 }
 
-// HAProxy passes requests on to backends by turns, keeping connections on both sides and reusing those to the
-// backends for any client (http-reuse always).
+// HAProxy passes requests on to backends round-robin, keeping connections on both sides and reusing those to the backends for any client
+// (http-reuse always).
 func HAProxy(h *lab.Host, o HAProxyOptions) *Server {
 	h.Lab().T().Helper()
 	port := orDefault(o.Port, 80)

@@ -38,7 +38,7 @@ type Iperf3Options struct {
 // Flow is what an iperf3 client reports, of all streams together.
 type Flow struct {
 	Sent        int64         // bytes
-	Received    int64         // bytes, by the receiver when it heard of the sender's end: some may have been on the way
+	Received    int64         // bytes, by the receiver when it learned of the sender's end: some may have been in flight
 	Time        time.Duration // of the receiver
 	Rate        float64       // bits/s received
 	Retransmits int           // of TCP segments

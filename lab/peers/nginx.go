@@ -40,7 +40,7 @@ type NginxProxyOptions struct {
 	Keepalive int      // idle connections kept to the backends by each worker; default: 256
 }
 
-// NginxProxy passes requests on to backends by turns, over connections that it keeps.
+// NginxProxy passes requests on to backends round-robin, over connections that it keeps.
 func NginxProxy(h *lab.Host, o NginxProxyOptions) *Server {
 	h.Lab().T().Helper()
 	upstream := "upstream backends {\n"

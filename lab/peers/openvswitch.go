@@ -17,7 +17,7 @@ type OpenVSwitchOptions struct {
 	Bridge     string   // default: br0; the interface of that name is the switch's own port
 	Ports      []string // interfaces of the host, without addresses: OpenFlow ports 1, 2, …
 	Controller string   // "tcp:10.0.0.1:6653", reached by interfaces that are no ports; empty: none
-	FailMode   string   // without its controller "standalone", the default, learns; "secure" does as it was told
+	FailMode   string   // without its controller "standalone", the default, learns; "secure" follows its flow entries only
 	OpenFlow   string   // default: OpenFlow13
 	DatapathID uint64   // default: the switch's choice
 

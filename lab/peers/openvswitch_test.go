@@ -52,7 +52,7 @@ func TestOpenVSwitchPassesTCP(t *testing.T) {
 	}
 }
 
-func TestOpenVSwitchDoesAsItIsTold(t *testing.T) {
+func TestOpenVSwitchFollowsController(t *testing.T) {
 	a, _, s := switched(t, lab.LinkOptions{}, peers.OpenVSwitchOptions{FailMode: "secure", DatapathID: 0xba70, Controller: "tcp:127.0.0.1:6653"})
 	ping := func() error {
 		_, err := a.Exec(deadline(t), "ping", "-c", "1", "-W", "1", "10.7.0.2")

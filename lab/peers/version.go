@@ -6,7 +6,7 @@ import (
 	"regexp"
 )
 
-// programs name their versions in a way of their own each.
+// programs print their versions in different formats.
 var programs = []struct {
 	name    string
 	args    []string

@@ -147,8 +147,8 @@ func (f flow) send(fd int) (sent int, err error) {
 	}
 }
 
-// silence is how long nothing must come after the last was sent for the receiver to end.
-const silence = 300 * time.Millisecond
+// quietPeriod is how long nothing must arrive after the last datagram was sent for the receiver to end.
+const quietPeriod = 300 * time.Millisecond
 
 func receive(fd, size int, got *seen, done <-chan struct{}) error {
 	b, control := make([]byte, size+1), make([]byte, 128)
@@ -164,7 +164,7 @@ func receive(fd, size int, got *seen, done <-chan struct{}) error {
 			if quiet.IsZero() {
 				quiet = time.Now()
 			}
-			if time.Since(quiet) > silence {
+			if time.Since(quiet) > quietPeriod {
 				return nil
 			}
 			continue
@@ -211,7 +211,7 @@ func timestamp(control []byte) (time.Time, error) {
 	return time.Time{}, errors.New("read timestamp: the kernel gave none")
 }
 
-// overrun is how many frames from a to b the emulator had no room for since the last call.
+// overrun is how many frames from a to b the emulator has dropped for lack of capacity since the last call.
 func (p *pair) overrun() int {
 	there, _ := p.link.Counts()
 	more := int(there.Overrun) - p.overran

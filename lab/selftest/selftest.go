@@ -70,7 +70,7 @@ func (r Result) Verdict() string {
 	return "FAILED: " + strings.Join(list, "; ")
 }
 
-// String tells the check in one line.
+// String formats the check in one line.
 func (c Check) String() string {
 	alone := ""
 	if c.Alone != 0 {

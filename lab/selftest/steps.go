@@ -87,8 +87,8 @@ func smallPackets(_ context.Context, p *pair) ([]Check, error) {
 // this process's waking. In between it pings itself, after the same rest: a machine that is slow to come back from its
 // idleness shows it there too.
 func roundTrips(_ context.Context, p *pair) ([]Check, error) {
-	const asked = 20 * time.Millisecond
-	p.link.Set(delay(asked/2), delay(asked/2))
+	const requested = 20 * time.Millisecond
+	p.link.Set(delay(requested/2), delay(requested/2))
 	var fd int
 	err := p.a.Do(func() (err error) {
 		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMP)
@@ -104,15 +104,15 @@ func roundTrips(_ context.Context, p *pair) ([]Check, error) {
 	if err != nil {
 		return nil, fmt.Errorf("icmp socket: %w", err)
 	}
-	count := int(p.length(15*time.Second) / (2*asked + 5*time.Millisecond))
+	count := int(p.length(15*time.Second) / (2*requested + 5*time.Millisecond))
 	var errs, alone []float64 // µs
 	for i := range count {
 		at, err := ping(fd, addressB, uint16(2*i))
 		if err != nil {
 			return nil, err
 		}
-		errs = append(errs, math.Abs(float64((at-asked).Nanoseconds()))/1000)
-		time.Sleep(asked + time.Duration(i%10)*time.Millisecond) // at no rhythm of anything else
+		errs = append(errs, math.Abs(float64((at-requested).Nanoseconds()))/1000)
+		time.Sleep(requested + time.Duration(i%10)*time.Millisecond) // at no rhythm of anything else
 		if at, err = ping(fd, addressA, uint16(2*i+1)); err != nil {
 			return nil, err
 		}
@@ -188,7 +188,7 @@ func losses(_ context.Context, p *pair) ([]Check, error) {
 		if err != nil {
 			return nil, err
 		}
-		// What found no room was not lost by chance.
+		// What the queue dropped was not lost by chance.
 		sent -= p.overrun()
 		deviation := math.Sqrt(float64(sent) * float64(share) * float64(1-share))
 		checks = append(checks, Check{

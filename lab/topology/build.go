@@ -37,7 +37,7 @@ func Build(ctx context.Context, l *lab.Lab, t *Topology) (*Network, error) {
 	bridges := make(map[string]*lab.Interface)
 	for _, b := range t.Bridges {
 		h := l.Host(b.Name)
-		silence(h)
+		disableIPv6(h)
 		n.Hosts[b.Name], bridges[b.Name] = h, h.Bridge(bridgePort)
 	}
 	for _, s := range t.Switches {
@@ -81,8 +81,8 @@ func Build(ctx context.Context, l *lab.Lab, t *Topology) (*Network, error) {
 	return n, n.start(ctx, t)
 }
 
-// silence keeps a bridge's host from speaking IPv6: only what is sent through it is to be seen on its links.
-func silence(h *lab.Host) {
+// disableIPv6 keeps a bridge's host from sending IPv6 itself: only forwarded packets should appear on its links.
+func disableIPv6(h *lab.Host) {
 	h.Sysctl("net.ipv6.conf.all.disable_ipv6", "1")
 	h.Sysctl("net.ipv6.conf.default.disable_ipv6", "1")
 }
@@ -94,7 +94,7 @@ func (t *Topology) switchHost(l *lab.Lab, s *Switch) *lab.Host {
 		return slices.ContainsFunc(e.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() })
 	})
 	if !speaks {
-		silence(h)
+		disableIPv6(h)
 	}
 	return h
 }

@@ -27,7 +27,7 @@ func (d *decoder) checkNames(t *Topology) {
 	var names []string
 	declare := func(kind, section, name string) {
 		path := document.Join(section, name)
-		d.key(path, name, hostName, hostNameRight)
+		d.key(path, name, hostName, hostNameForm)
 		if other, taken := kinds[name]; taken {
 			d.Refuse(path, "is the name of a "+other+" too", "a name of its own")
 		}
@@ -56,11 +56,11 @@ func (d *decoder) checkNames(t *Topology) {
 		if kinds[name] != "" {
 			return true
 		}
-		right := ""
+		valid := ""
 		if best := document.Nearest(name, names); best != "" {
-			right = "did you mean " + best + "?"
+			valid = "did you mean " + best + "?"
 		}
-		d.Refuse(path, fmt.Sprintf("there is no host %q", document.Clip(name)), right)
+		d.Refuse(path, fmt.Sprintf("there is no host %q", document.Clip(name)), valid)
 		return false
 	}
 	t.ends(func(path string, k *Link, e *End) {
@@ -203,7 +203,7 @@ func (d *decoder) checkNeighbours(members []member, m member, p netip.Prefix, pa
 		return
 	}
 	var other *netip.Prefix
-	var whose string
+	var owner string
 	for _, n := range members {
 		if n.end == m.end {
 			continue
@@ -216,11 +216,11 @@ func (d *decoder) checkNeighbours(members []member, m member, p netip.Prefix, pa
 			if q.Masked() == p.Masked() {
 				return
 			}
-			other, whose = q, n.end.Host
+			other, owner = q, n.end.Host
 		}
 	}
 	if other != nil {
-		d.Refuse(path, fmt.Sprintf("%v and %v of %s are not of one prefix", p, *other, whose), "both ends of a link have the same")
+		d.Refuse(path, fmt.Sprintf("%v and %v of %s are not of one prefix", p, *other, owner), "both ends of a link have the same")
 	}
 }
 

@@ -26,9 +26,9 @@ var (
 )
 
 const (
-	hostNameRight      = "a letter, then letters, digits and -, all lower case, 32 at most"
-	interfaceNameRight = "a letter, then letters, digits and . _ -, 15 at most"
-	processNameRight   = "letters, digits and . _ -, 32 at most"
+	hostNameForm      = "a letter, then letters, digits and -, all lower case, 32 at most"
+	interfaceNameForm = "a letter, then letters, digits and . _ -, 15 at most"
+	processNameForm   = "letters, digits and . _ -, 32 at most"
 )
 
 // address decodes an address that a host can have.

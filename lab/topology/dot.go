@@ -123,11 +123,11 @@ func linkLabel(k *Link, down bool) []string {
 	case there == back && there != "":
 		lines = append(lines, wrapped(there)...)
 	case there != back:
-		for _, way := range []struct{ to, does string }{{k.B.Host, there}, {k.A.Host, back}} {
-			if way.does == "" {
-				way.does = "unlimited"
+		for _, direction := range []struct{ to, does string }{{k.B.Host, there}, {k.A.Host, back}} {
+			if direction.does == "" {
+				direction.does = "unlimited"
 			}
-			lines = append(lines, wrapped("to "+way.to+": "+way.does)...)
+			lines = append(lines, wrapped("to "+direction.to+": "+direction.does)...)
 		}
 	}
 	if k.MTU > 0 {

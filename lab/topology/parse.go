@@ -46,7 +46,7 @@ func Read(path string) ([]byte, error) {
 // Rename gives the topology another name.
 func (t *Topology) Rename(name string) error {
 	if !hostName.MatchString(name) {
-		return fmt.Errorf("%q is no name of a lab (%s)", document.Clip(name), hostNameRight)
+		return fmt.Errorf("%q is no name of a lab (%s)", document.Clip(name), hostNameForm)
 	}
 	t.Name = name
 	return nil
@@ -92,7 +92,7 @@ func nameOf(file string) string {
 
 func (d *decoder) topology(root *node, t *Topology) {
 	d.Fields("", root, []key{
-		{Name: "name", Decode: func(path string, n *node) { t.Name = d.name(path, n, hostName, hostNameRight) }},
+		{Name: "name", Decode: func(path string, n *node) { t.Name = d.name(path, n, hostName, hostNameForm) }},
 		{Name: "routing", Decode: func(path string, n *node) {
 			t.explicit = d.Choice(path, n, "is not known", "shortest-path", "explicit") == "explicit"
 		}},
@@ -133,18 +133,18 @@ func (d *decoder) topology(root *node, t *Topology) {
 	d.Require("", root, "hosts")
 }
 
-func (d *decoder) name(path string, n *node, pattern *regexp.Regexp, right string) string {
+func (d *decoder) name(path string, n *node, pattern *regexp.Regexp, valid string) string {
 	s := d.Text(path, n)
 	if d.Err() == nil && !pattern.MatchString(s) {
-		d.Wrong(n, path, fmt.Sprintf("%q is no name here", document.Clip(s)), right)
+		d.Wrong(n, path, fmt.Sprintf("%q is no name here", document.Clip(s)), valid)
 	}
 	return s
 }
 
 // key names an entry of a mapping by name.
-func (d *decoder) key(path, name string, pattern *regexp.Regexp, right string) {
+func (d *decoder) key(path, name string, pattern *regexp.Regexp, valid string) {
 	if !pattern.MatchString(name) {
-		d.Refuse(path, fmt.Sprintf("%q is no name here", document.Clip(name)), right)
+		d.Refuse(path, fmt.Sprintf("%q is no name here", document.Clip(name)), valid)
 	}
 }
 
@@ -196,7 +196,7 @@ func (d *decoder) host(path string, n *node, h *Host) {
 		}},
 		{Name: "processes", Decode: func(path string, n *node) {
 			d.Entries(path, n, func(path, name string, n *node) {
-				d.key(path, name, processName, processNameRight)
+				d.key(path, name, processName, processNameForm)
 				h.Processes = append(h.Processes, d.process(path, name, n))
 			})
 		}},
@@ -314,7 +314,7 @@ func (d *decoder) link(path string, n *node, k *Link) {
 			}
 			d.Fields(path, n, []key{
 				{Name: "host", Decode: func(path string, n *node) { e.Host = d.Text(path, n) }},
-				{Name: "interface", Decode: func(path string, n *node) { e.Interface = d.name(path, n, interfaceName, interfaceNameRight) }},
+				{Name: "interface", Decode: func(path string, n *node) { e.Interface = d.name(path, n, interfaceName, interfaceNameForm) }},
 				{Name: "addresses", Decode: func(path string, n *node) {
 					e.addressed = true
 					d.List(path, n, func(path string, n *node) { e.Addresses = append(e.Addresses, d.interfaceAddress(path, n)) })
@@ -324,10 +324,10 @@ func (d *decoder) link(path string, n *node, k *Link) {
 		}
 	}
 	// What one direction says for itself wins wherever it stands.
-	var oneWay []func()
+	var directional []func()
 	direction := func(s *emulator.Shape) func(string, *node) {
 		return func(path string, n *node) {
-			oneWay = append(oneWay, func() { d.Fields(path, n, d.shapeKeys(s)) })
+			directional = append(directional, func() { d.Fields(path, n, d.shapeKeys(s)) })
 		}
 	}
 	d.Fields(path, n, slices.Concat([]key{
@@ -343,7 +343,7 @@ func (d *decoder) link(path string, n *node, k *Link) {
 		{Name: "b_to_a", Decode: direction(&k.BToA)},
 	}, d.shapeKeys(&k.AToB, &k.BToA)))
 	d.Require(path, n, "a", "b")
-	for _, f := range oneWay {
+	for _, f := range directional {
 		f()
 	}
 	if d.Err() != nil {
@@ -372,9 +372,9 @@ func (d *decoder) shape(path, direction string, s emulator.Shape) {
 			at = path
 		}
 	}
-	problem, right, bounds := strings.Cut(strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(first, word), ":")), ": want ")
+	problem, valid, bounds := strings.Cut(strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(first, word), ":")), ": want ")
 	if bounds {
 		problem += " is not possible"
 	}
-	d.Refuse(at, problem, right)
+	d.Refuse(at, problem, valid)
 }

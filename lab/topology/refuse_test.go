@@ -119,7 +119,7 @@ func TestParseRefuses(t *testing.T) {
 			if err == nil {
 				t.Fatalf("accepted as %+v", got)
 			}
-			if !documenttest.Told(err, tt.want) {
+			if !documenttest.Reported(err, tt.want) {
 				t.Errorf("got\n%s\nwant\n%s", err, tt.want)
 			}
 		})

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// hop is a way from one host to a neighbour on a segment.
+// hop leads from one host to a neighbour on a segment.
 type hop struct {
 	from, to int // hosts
 	delay    time.Duration
@@ -57,7 +57,7 @@ func (t *Topology) route() {
 	}
 }
 
-// aggregate makes a default route of routes that all lead the same way from a host that does not forward.
+// aggregate makes a default route of routes that all have the same next hop, from a host that does not forward.
 func aggregate(h *Host, routes []Route, is4 bool) []Route {
 	if h.Forward || len(routes) == 0 || slices.ContainsFunc(routes, func(r Route) bool { return r.Via != routes[0].Via }) {
 		return routes
@@ -69,7 +69,7 @@ func aggregate(h *Host, routes []Route, is4 bool) []Route {
 	return []Route{{to, routes[0].Via}}
 }
 
-// hops are the ways between each two ends of a segment that share a prefix of the family.
+// hops are those between each two ends of a segment that share a prefix of the family.
 func (t *Topology) hops(index map[string]int, members []member, is4 bool) []hop {
 	var all []hop
 	for _, m := range members {
@@ -98,7 +98,7 @@ func neighbour(from, to *End, is4 bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// delaysFrom adds up the delays from an end to all others of its segment, along the least of the ways through bridges.
+// delaysFrom adds up the delays from an end to all others of its segment, along the fastest paths through bridges.
 func (t *Topology) delaysFrom(m member) map[*End]time.Duration {
 	delays := make(map[*End]time.Duration)
 	best := make(map[string]time.Duration) // to each bridge and switch

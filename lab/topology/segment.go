@@ -12,8 +12,8 @@ type member struct {
 	end  *End
 }
 
-// ports gives a function that tells whether an end passes frames on: those of bridges do, and those of switches without
-// addresses of their own. The others are where packets end or are routed.
+// ports returns a function that reports whether an end forwards frames: those of bridges do, and those of switches without addresses of
+// their own. At the others packets end or are routed.
 func (t *Topology) ports() func(*End) bool {
 	bridges, switches := make(map[string]bool), make(map[string]bool)
 	for _, b := range t.Bridges {

@@ -84,7 +84,7 @@ func count(of func(*emulator.Shape) *int) func(*emulator.Shape, string) error {
 	}
 }
 
-// SetShape changes one setting of a shape, given by a name of ShapeKeys. Whether the shape is possible Validate tells.
+// SetShape changes one setting of a shape, given by a name of ShapeKeys. Validate checks whether the shape is possible.
 func SetShape(s *emulator.Shape, name, text string) error {
 	i := slices.IndexFunc(ShapeKeys, func(k ShapeKey) bool { return k.Name == name })
 	if i < 0 {
@@ -113,8 +113,8 @@ func (d *decoder) shapeKeys(shapes ...*emulator.Shape) []key {
 			text := d.Text(path, n)
 			for _, s := range shapes {
 				if err := k.set(s, text); err != nil {
-					quoted, right, _ := strings.Cut(withoutKind(err), ": want ")
-					d.Wrong(n, path, quoted+" is not possible", right)
+					quoted, valid, _ := strings.Cut(withoutKind(err), ": want ")
+					d.Wrong(n, path, quoted+" is not possible", valid)
 				}
 			}
 		}

@@ -1,6 +1,5 @@
-// Package topology is a lab's network written down in YAML: hosts, bridges, switches, links, addresses, routes and
-// processes. Parse finds everything that is wrong with it and works out all that it leaves open (names, addresses, routes),
-// without touching the machine; Build makes a lab of the result.
+// Package topology is a lab's network written down in YAML: hosts, bridges, switches, links, addresses, routes and processes. Parse finds
+// all mistakes and fills in everything left open (names, addresses, routes), without touching the machine; Build makes a lab of the result.
 package topology
 
 import (
@@ -34,7 +33,7 @@ type Host struct {
 	Resolv    Resolv                  `json:"resolv,omitzero"`
 	Processes []Process               `json:"processes,omitempty"`
 
-	ownRoutes bool // the file gives them, and no others are wanted
+	ownRoutes bool // the file gives them, and no others are added
 }
 
 // Route leads to a prefix.
@@ -89,8 +88,8 @@ type Link struct {
 	BToA       emulator.Shape `json:"b_to_a,omitzero"`
 }
 
-// End is one end of a link: an interface of a host, or a port of a bridge or switch. An end of a switch that says something
-// of addresses is no port of it; such a link leads to its controller.
+// End is one end of a link: an interface of a host, or a port of a bridge or switch. An end of a switch with addresses is no port of it;
+// such a link leads to its controller.
 type End struct {
 	Host      string         `json:"host"`
 	Interface string         `json:"interface"`

@@ -19,7 +19,7 @@ import (
 
 const minimal = "policies:\n  - {name: web, ports: [80]}\n"
 
-// everything sets each key that there is, to something else than its default.
+// everything sets every key to something else than its default.
 const everything = `control: /tmp/p.sock
 metrics: "127.0.0.1:9468"
 cgroups: [/system.slice/nginx.service, /docker]
@@ -79,7 +79,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseRefuses holds each kind of fault against the whole line that a user reads.
+// TestParseRefuses compares the whole line that a user reads for each kind of mistake.
 func TestParseRefuses(t *testing.T) {
 	in := func(s string) string { return "policies: [{name: web, ports: [80], " + s + "}]" }
 	tests := []struct{ name, text, want string }{
@@ -120,7 +120,7 @@ func TestParseRefuses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := Parse("f", []byte(tt.text))
-			if !documenttest.Told(err, tt.want) {
+			if !documenttest.Reported(err, tt.want) {
 				t.Errorf("got\n%v\nwant\n%s", err, tt.want)
 			}
 		})

@@ -69,7 +69,7 @@ func TestChooseRefuses(t *testing.T) {
 				t.Fatalf("%q is not in the file", tt.old)
 			}
 			_, err := Parse("f", []byte(strings.Replace(minimal, tt.old, tt.new, 1)))
-			if !documenttest.Told(err, tt.want) {
+			if !documenttest.Reported(err, tt.want) {
 				t.Errorf("got  %v\nwant %s", err, tt.want)
 			}
 		})

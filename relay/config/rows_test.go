@@ -17,7 +17,7 @@ func TestWhatToWrite(t *testing.T) {
 		"entries: [{early_syn: optimstic}]": `f:1:23: entries[0].early_syn: "optimstic" is not a kind of early SYN (did you mean optimistic?)`,
 		"choose: {margin: 10}":              `f:1:18: choose.margin: "10" has no percent sign (from 1% to 1000%)`,
 	} {
-		if _, err := Parse("f", []byte(text)); !documenttest.Told(err, want) {
+		if _, err := Parse("f", []byte(text)); !documenttest.Reported(err, want) {
 			t.Errorf("%s: got\n%v\nwant\n%s", text, err, want)
 		}
 	}

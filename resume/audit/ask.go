@@ -15,28 +15,28 @@ import (
 	"baton/resume/part"
 )
 
-// Target is a URL, at one of the addresses that its host has.
+// Target is a URL at one address of its host.
 type Target struct {
 	URL     string
 	Address string // host:port to connect to; "": the URL's
 }
 
-// sample is how many bytes are compared at a place.
+// sample is how many bytes are compared at a position.
 const sample = 4 << 10
 
-// patience is for one request.
+// patience bounds a request.
 const patience = 20 * time.Second
 
-// Targets are the URLs at every address of their hosts, so that each server behind a name is asked.
+// Targets returns the URLs at every address of their hosts, so that each server behind a name is queried.
 func Targets(ctx context.Context, resolver *net.Resolver, urls []string) ([]Target, error) {
 	var all []Target
 	for _, text := range urls {
 		u, err := url.Parse(text)
 		if err != nil {
-			return nil, fmt.Errorf("read the URL: %w", err)
+			return nil, fmt.Errorf("parse the URL: %w", err)
 		}
 		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return nil, fmt.Errorf("read the URL: %q begins with neither http:// nor https://", text)
+			return nil, fmt.Errorf("parse the URL: %q begins with neither http:// nor https://", text)
 		}
 		port := u.Port()
 		if port == "" {
@@ -44,7 +44,7 @@ func Targets(ctx context.Context, resolver *net.Resolver, urls []string) ([]Targ
 		}
 		addresses, err := resolver.LookupHost(ctx, u.Hostname())
 		if err != nil {
-			return nil, fmt.Errorf("find the addresses: %w", err)
+			return nil, fmt.Errorf("resolve the host: %w", err)
 		}
 		for _, a := range addresses {
 			all = append(all, Target{text, net.JoinHostPort(a, port)})
@@ -53,7 +53,7 @@ func Targets(ctx context.Context, resolver *net.Resolver, urls []string) ([]Targ
 	return all, nil
 }
 
-// Ask asks all targets at once. The transport is cloned for each; fields are sent with each request.
+// Ask queries all targets at once. The transport is cloned for each; fields are sent with each request.
 func Ask(ctx context.Context, base *http.Transport, fields http.Header, targets []Target) []Site {
 	sites := make([]Site, len(targets))
 	var all sync.WaitGroup
@@ -64,7 +64,7 @@ func Ask(ctx context.Context, base *http.Transport, fields http.Header, targets 
 	return sites
 }
 
-type asker struct {
+type prober struct {
 	ctx    context.Context
 	client http.Client
 	fields http.Header
@@ -84,7 +84,7 @@ func ask(ctx context.Context, base *http.Transport, fields http.Header, t Target
 		transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) { return dial(ctx, network, t.Address) }
 	}
 	s := Site{URL: t.URL, Address: t.Address, Length: -1, Samples: make(map[int64][]byte)}
-	a := asker{ctx, http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, fields, &s}
+	a := prober{ctx, http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, fields, &s}
 	if err := a.first(); err != nil {
 		s.Problems = append(s.Problems, err.Error())
 		return s
@@ -98,8 +98,8 @@ func ask(ctx context.Context, base *http.Transport, fields http.Header, t Target
 	return s
 }
 
-// do sends a request and returns the head of the answer with up to so many bytes of its content.
-func (a *asker) do(method string, most int64, fields ...string) (*http.Response, []byte, error) {
+// do sends a request, and returns the head of the response with at most most bytes of its content.
+func (a *prober) do(method string, most int64, fields ...string) (*http.Response, []byte, error) {
 	ctx, cancel := context.WithTimeout(a.ctx, patience)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, a.site.URL, nil)
@@ -130,7 +130,7 @@ func (a *asker) do(method string, most int64, fields ...string) (*http.Response,
 	return response, b.Bytes(), nil
 }
 
-func (a *asker) first() error {
+func (a *prober) first() error {
 	r, b, err := a.do(http.MethodGet, sample, "Want-Repr-Digest", "sha-256=1")
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func (a *asker) first() error {
 	return nil
 }
 
-func (a *asker) head() error {
+func (a *prober) head() error {
 	r, _, err := a.do(http.MethodHead, 0)
 	if err != nil {
 		return err
@@ -151,31 +151,31 @@ func (a *asker) head() error {
 	return nil
 }
 
-// span asks for bytes [first, end) and tells whether they came as they should.
-func (a *asker) span(first, end int64, fields ...string) (bool, []byte, error) {
+// span requests bytes [first, end), and reports whether the response is correct.
+func (a *prober) span(first, end int64, fields ...string) (bool, []byte, error) {
 	r, b, err := a.do(http.MethodGet, end-first+1, append(fields, "Range", fmt.Sprintf("bytes=%d-%d", first, end-1))...)
 	if err != nil || r.StatusCode != http.StatusPartialContent {
 		return false, nil, err
 	}
 	got, err := part.ParseContentRange(r.Header)
-	right := err == nil && got == part.ContentRange{First: first, Last: end - 1, Length: a.site.Length} && int64(len(b)) == end-first &&
+	valid := err == nil && got == part.ContentRange{First: first, Last: end - 1, Length: a.site.Length} && int64(len(b)) == end-first &&
 		(!a.site.Validator.Strong() || part.ParseValidator(r.Header).IfRange() == a.site.Validator.IfRange())
-	return right, b, nil
+	return valid, b, nil
 }
 
-func (a *asker) ranges() error {
+func (a *prober) ranges() error {
 	s := a.site
 	if s.Length <= 0 {
 		return nil
 	}
 	s.Ranges = true
 	for _, first := range []int64{0, s.Length / 2, max(0, s.Length-sample)} {
-		right, b, err := a.span(first, min(s.Length, first+sample))
+		valid, b, err := a.span(first, min(s.Length, first+sample))
 		if err != nil {
 			return err
 		}
-		s.Ranges = s.Ranges && right
-		if right {
+		s.Ranges = s.Ranges && valid
+		if valid {
 			s.Samples[first] = b
 		}
 	}
@@ -188,7 +188,7 @@ func (a *asker) ranges() error {
 	return nil
 }
 
-func (a *asker) conditions() error {
+func (a *prober) conditions() error {
 	s := a.site
 	if !s.Ranges || !s.Validator.Strong() {
 		return nil
@@ -205,7 +205,7 @@ func (a *asker) conditions() error {
 	return nil
 }
 
-func (a *asker) codings() error {
+func (a *prober) codings() error {
 	r, _, err := a.do(http.MethodGet, 1, "Accept-Encoding", "gzip, br, zstd")
 	if err != nil {
 		return err

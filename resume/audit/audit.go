@@ -13,7 +13,7 @@ import (
 	"baton/resume/part"
 )
 
-// Site is what one server answered about a file.
+// Site is the response of one server about a file.
 type Site struct {
 	URL       string         `json:"url"`
 	Address   string         `json:"address"`
@@ -23,17 +23,17 @@ type Site struct {
 	Validator part.Validator `json:"validator"`
 	Digests   part.Digests   `json:"digests,omitempty"`
 
-	Head    bool `json:"head"`             // HEAD has the validator and length that GET has
-	Ranges  bool `json:"ranges"`           // a range is answered by that range
-	Kept    bool `json:"condition_true"`   // so is one with If-Range and the validator
-	Dropped bool `json:"condition_false"`  // If-Range with another validator is answered by the whole file
-	Beyond  bool `json:"range_beyond_end"` // a range behind the end is answered by 416 with the length
-	Recoded bool `json:"coded"`            // asked for a coding it gives one, …
-	Shared  bool `json:"coded_same_tag"`   // … with the strong tag of the bytes without it
+	Head    bool `json:"head"`             // HEAD has the same validator and length as GET
+	Ranges  bool `json:"ranges"`           // a range request gets that range
+	Kept    bool `json:"condition_true"`   // also with If-Range and the validator
+	Dropped bool `json:"condition_false"`  // If-Range with another validator gets the whole file
+	Beyond  bool `json:"range_beyond_end"` // a range beyond the end gets a 416 with the length
+	Recoded bool `json:"coded"`            // it applies a requested coding, …
+	Shared  bool `json:"coded_same_tag"`   // … with the strong tag of the uncoded bytes
 
-	Samples map[int64][]byte `json:"-"` // bytes, by their offset
+	Samples map[int64][]byte `json:"-"` // by offset
 
-	Problems []string `json:"problems,omitempty"` // that make it unsafe to resume here
+	Problems []string `json:"problems,omitempty"` // why it is unsafe to resume here
 	Remarks  []string `json:"remarks,omitempty"`
 }
 
@@ -144,7 +144,7 @@ func differ(a, b *Site) string {
 	return text + hint(a.Validator.Tag, b.Validator.Tag)
 }
 
-// hint explains a difference between tags built from a file's time and size, as nginx and Apache do.
+// hint explains a difference between tags that servers build from a file's time and size, as nginx and Apache do.
 func hint(a, b string) string {
 	x, y := fieldsOf(a), fieldsOf(b)
 	switch {
@@ -163,7 +163,7 @@ func hint(a, b string) string {
 	return ""
 }
 
-// fieldsOf are the hexadecimal numbers of a tag.
+// fieldsOf returns the hexadecimal numbers of a tag.
 func fieldsOf(tag string) []*big.Int {
 	var all []*big.Int
 	for f := range strings.SplitSeq(strings.Trim(tag, `"`), "-") {

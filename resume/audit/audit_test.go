@@ -34,18 +34,18 @@ func TestAudit(t *testing.T) {
 	other := bytes.Clone(file)
 	other[12_000]++
 	const tag = `"one"`
-	right := func(t *testing.T) string { return served(t, file, tag, nil) }
+	valid := func(t *testing.T) string { return served(t, file, tag, nil) }
 	tests := []struct {
 		name    string
 		sites   func(t *testing.T) []string
 		problem string // "" is safe
 	}{
-		{"one", func(t *testing.T) []string { return []string{right(t)} }, ""},
-		{"two", func(t *testing.T) []string { return []string{right(t), right(t)} }, ""},
-		{"a third with another file", func(t *testing.T) []string { return []string{right(t), right(t), served(t, other, `"two"`, nil)} }, "different bytes"},
-		{"another file under the same tag", func(t *testing.T) []string { return []string{right(t), served(t, other, tag, nil)} }, "DANGER"},
-		{"another length", func(t *testing.T) []string { return []string{right(t), served(t, file[:15_000], `"two"`, nil)} }, "different lengths"},
-		{"another length under the same tag", func(t *testing.T) []string { return []string{right(t), served(t, file[:15_000], tag, nil)} }, "DANGER"},
+		{"one", func(t *testing.T) []string { return []string{valid(t)} }, ""},
+		{"two", func(t *testing.T) []string { return []string{valid(t), valid(t)} }, ""},
+		{"a third with another file", func(t *testing.T) []string { return []string{valid(t), valid(t), served(t, other, `"two"`, nil)} }, "different bytes"},
+		{"another file under the same tag", func(t *testing.T) []string { return []string{valid(t), served(t, other, tag, nil)} }, "DANGER"},
+		{"another length", func(t *testing.T) []string { return []string{valid(t), served(t, file[:15_000], `"two"`, nil)} }, "different lengths"},
+		{"another length under the same tag", func(t *testing.T) []string { return []string{valid(t), served(t, file[:15_000], tag, nil)} }, "DANGER"},
 		{"nginx, other times", func(t *testing.T) []string {
 			return []string{served(t, file, `"65f0a000-4e20"`, nil), served(t, file, `"65f0a03c-4e20"`, nil)}
 		}, "1m0s apart"},
@@ -81,7 +81,7 @@ func TestAudit(t *testing.T) {
 			})}
 		}, "same strong ETag"},
 		{"not there", func(t *testing.T) []string {
-			return []string{right(t), served(t, nil, tag, func(w http.ResponseWriter, r *http.Request) bool { http.NotFound(w, r); return true })}
+			return []string{valid(t), served(t, nil, tag, func(w http.ResponseWriter, r *http.Request) bool { http.NotFound(w, r); return true })}
 		}, "status 404"},
 		{"no server", func(*testing.T) []string { return []string{"http://127.0.0.1:1/"} }, "refused"},
 		{"nobody", func(*testing.T) []string { return nil }, "-"},

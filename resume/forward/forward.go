@@ -1,11 +1,10 @@
-// Package forward is a proxy of HTTP on this host whose clients' downloads go on after breaks: browsers, package managers and curl, as
-// they are.
+// Package forward is an HTTP proxy on this host whose clients' downloads resume after breaks: unmodified browsers, package managers and
+// curl.
 //
-// A GET that is answered by a 200 with a strong validator is gone on with by a [resume.Transport]; everything else passes unchanged.
-// CONNECT is a tunnel, and what is in it cannot be gone on with: a client that wants that for https asks for http://name/, and the name
-// is among those of Options.Upgrade.
+// A GET that is answered by a 200 with a strong validator is resumed by a [resume.Transport]; everything else passes unchanged. CONNECT is
+// a tunnel, which cannot be resumed: for https a client requests http://name/ instead, with the name listed in Options.Upgrade.
 //
-// The proxy is for this host. Who else may use it has to be listed, and cannot reach this host's own addresses and links through it.
+// The proxy is for this host. Other clients must be listed, and cannot reach this host's own addresses and networks through it.
 package forward
 
 import (
@@ -26,33 +25,33 @@ import (
 	"baton/resume"
 )
 
-// Options of a proxy. The zero value is one for this host alone.
+// Options of a proxy. The zero value is a proxy for this host only.
 type Options struct {
-	Client  resume.Options // Base, if it is not nil, is used without its own ways to make connections
-	Dialer  resume.Dialer  // makes them; its Control is the proxy's own. A Timeout of 0 is 30 s
+	Client  resume.Options // Base, if not nil, is used without its own dialers
+	Dialer  resume.Dialer  // the dialer; its Control is the proxy's own. A Timeout of 0 is 30 s
 	Allow   []netip.Prefix // other clients
-	Upgrade []string       // names of hosts that are asked by https when a client asks by http
-	Most    int            // requests and tunnels at a time; 0: 1000. Others are refused with 503
-	Log     *slog.Logger   // nil: nothing is logged
+	Upgrade []string       // host names that are fetched by https when a client requests http
+	Most    int            // most requests and tunnels at a time; 0: 1000. Others get a 503
+	Log     *slog.Logger   // nil: no log
 }
 
-// ErrOpen is wrapped by the error of Check for a proxy that others could use, and nobody said who.
-var ErrOpen = errors.New("others could use the proxy: say who may")
+// ErrOpen is wrapped by the error of Check for a proxy that others could use without being listed.
+var ErrOpen = errors.New("others could use the proxy: list the allowed clients")
 
 // Proxy is an http.Handler.
 type Proxy struct {
 	options   Options
 	here      *resume.Transport // for clients on this host
-	elsewhere *resume.Transport // for others, who have no use of its connections
+	elsewhere *resume.Transport // for others, who must not share its connections
 	reverse   *httputil.ReverseProxy
 	dialer    resume.Dialer
 	slots     chan struct{}
-	id        string // in Via: a request that has it is in a loop
+	id        string // in Via: a request that contains it is in a loop
 }
 
 type remote struct{}
 
-// New makes a proxy.
+// New returns a proxy.
 func New(o Options) *Proxy {
 	if o.Most == 0 {
 		o.Most = 1000
@@ -61,7 +60,7 @@ func New(o Options) *Proxy {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Client.Lanes == 0 {
-		o.Client.Lanes = 1 // memory is bounded by the number of requests then
+		o.Client.Lanes = 1 // bounds memory by the number of requests
 	}
 	if o.Client.Base == nil {
 		o.Client.Base = resume.DefaultTransport(0)
@@ -72,7 +71,7 @@ func New(o Options) *Proxy {
 		p.dialer.Timeout = 30 * time.Second
 	}
 	base := o.Client.Base.Clone()
-	base.Proxy = nil // which may be this one
+	base.Proxy = nil // it might be this proxy
 	base.DialContext = p.dialer.DialContext
 	p.options.Client.Base = base
 	p.here, p.elsewhere = resume.NewTransport(p.options.Client), resume.NewTransport(p.options.Client)
@@ -96,7 +95,7 @@ func (p *Proxy) roundTrip(r *http.Request) (*http.Response, error) {
 	return p.here.RoundTrip(r)
 }
 
-// Check refuses an address that others could reach while nobody is allowed to.
+// Check refuses an address that others could reach if no others are allowed.
 func (o *Options) Check(listen netip.AddrPort) error {
 	if !listen.Addr().Unmap().IsLoopback() && len(o.Allow) == 0 {
 		return fmt.Errorf("listen on %s: %w", listen, ErrOpen)
@@ -149,7 +148,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// rewrite makes the request to the server: that of the client without what is of its connection.
+// rewrite turns the client's request into one to the server, without fields of the client's connection.
 func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	r.Out.Host = r.In.Host
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
@@ -169,7 +168,7 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	}
 }
 
-// failed answers a client whose server could not be asked.
+// failed answers a client if the request to the server failed.
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	status := http.StatusBadGateway
 	var fault *resume.Error

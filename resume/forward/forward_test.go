@@ -194,10 +194,10 @@ func TestLoop(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	for listen, right := range map[string]bool{"127.0.0.1:8118": true, "[::1]:8118": true, "0.0.0.0:8118": false, "192.0.2.1:8118": false, "[::]:8118": false} {
+	for listen, valid := range map[string]bool{"127.0.0.1:8118": true, "[::1]:8118": true, "0.0.0.0:8118": false, "192.0.2.1:8118": false, "[::]:8118": false} {
 		o := forward.Options{}
 		err := o.Check(netip.MustParseAddrPort(listen))
-		if (err == nil) != right || err != nil && !errors.Is(err, forward.ErrOpen) {
+		if (err == nil) != valid || err != nil && !errors.Is(err, forward.ErrOpen) {
 			t.Errorf("%s: %v", listen, err)
 		}
 		o.Allow = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}

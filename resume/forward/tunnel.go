@@ -13,10 +13,10 @@ import (
 	"syscall"
 )
 
-// errOwn is for clients elsewhere that ask for what trusts whoever is on this host.
-var errOwn = errors.New("an address of this host or its links is not for clients elsewhere")
+// errOwn refuses other clients access to services that trust this host.
+var errOwn = errors.New("other clients cannot reach this host's own addresses and networks")
 
-// permit is asked for every connection, with its address: names have been resolved.
+// permit checks every connection by its address, after names are resolved.
 func permit(ctx context.Context, _, address string, _ syscall.RawConn) error {
 	if ctx.Value(remote{}) == nil {
 		return nil
@@ -31,7 +31,7 @@ func permit(ctx context.Context, _, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// own tells whether an address is one of this host's.
+// own reports whether an address is one of this host's.
 func own(a netip.Addr) bool {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
@@ -45,7 +45,7 @@ func own(a netip.Addr) bool {
 	return false
 }
 
-// tunnel joins the client to what it names, untouched.
+// tunnel connects the client to its target, unchanged.
 func (p *Proxy) tunnel(w http.ResponseWriter, r *http.Request) {
 	server, err := p.dialer.DialContext(r.Context(), "tcp", r.URL.Host)
 	if err != nil {
@@ -68,7 +68,7 @@ func (p *Proxy) tunnel(w http.ResponseWriter, r *http.Request) {
 	both.Wait()
 }
 
-// pass copies one direction to its end: a FIN is passed on, and a break ends both directions.
+// pass copies one direction to its end: it passes a FIN on, and a break ends both directions.
 func pass(to net.Conn, from *bufio.Reader, source net.Conn) {
 	if _, err := from.WriteTo(to); err != nil {
 		to.Close()

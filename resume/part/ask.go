@@ -5,26 +5,26 @@ import (
 	"net/http"
 )
 
-// Have is what there is of a file, and what is wanted of it. Fresh makes one for a download that begins.
+// Have is the requested part of a file, and how much of it exists already. Fresh returns one for a new download.
 type Have struct {
-	From   int64 // first byte that is wanted
-	Until  int64 // end of what is wanted, exclusive; -1: of the representation
-	Suffix int64 // so many of the last bytes are wanted, if not 0; From is known once the first answer has come
-	Offset int64 // first byte that is missing: bytes [From, Offset) are there
+	From   int64 // first requested byte
+	Until  int64 // end of the requested bytes, exclusive; -1: of the representation
+	Suffix int64 // if not 0, request only this many last bytes; From is known after the first answer
+	Offset int64 // first missing byte: bytes [From, Offset) exist
 
-	// Of the representation that those are of, from the first answer.
-	Length    int64 // -1: not known
+	// Of the representation of those bytes, from the first answer.
+	Length    int64 // -1: unknown
 	Validator Validator
-	Digests   Digests // of the whole
-	Coding    string  // content coding, "" is none
+	Digests   Digests // of the whole representation
+	Coding    string  // content coding, "" for none
 
-	Overlap int64 // bytes before Offset that may be read again and compared, where nothing else tells that they are of the same representation
+	Overlap int64 // bytes before Offset that may be reread and compared, if nothing else proves that they are of the same representation
 }
 
-// Fresh is a download of all bytes of a file, of which none is there.
+// Fresh is a download of a whole file of which nothing exists.
 func Fresh() Have { return Have{Until: -1, Length: -1} }
 
-// End is where the download ends, exclusive; -1 as long as it is not known.
+// End returns where the download ends, exclusive; -1 while unknown.
 func (h *Have) End() int64 {
 	if h.Length < 0 {
 		return h.Until
@@ -35,10 +35,10 @@ func (h *Have) End() int64 {
 	return min(h.Until, h.Length)
 }
 
-// Done tells whether all that is wanted is there.
+// Done reports whether nothing is missing.
 func (h *Have) Done() bool { return h.End() >= 0 && h.Offset >= h.End() }
 
-// Again is the same download with nothing there and nothing known.
+// Again returns the same download with nothing there and nothing known.
 func (h *Have) Again() Have {
 	again := Have{From: h.From, Until: h.Until, Suffix: h.Suffix, Length: -1, Overlap: h.Overlap}
 	if again.Suffix > 0 {
@@ -48,16 +48,16 @@ func (h *Have) Again() Have {
 	return again
 }
 
-// kept tells whether there are bytes that an answer has to fit to.
+// kept reports whether there are bytes that an answer has to match.
 func (h *Have) kept() bool { return h.Offset > h.From }
 
-// Combinable tells whether there is a way to find out that another answer is of the same representation.
+// Combinable reports whether another answer can be proven to be of the same representation.
 func (h *Have) Combinable() bool {
 	return h.Validator.Strong() || len(h.Digests) > 0 || h.Overlap > 0
 }
 
-// first is the first byte to ask for: some way back to have something to compare; and a byte back where the length is not known, so that
-// the request can be satisfied if the offset is the end, as an answer 416 would have no proof.
+// first returns the first byte to request: earlier than Offset if bytes are to be compared; and one byte earlier if the length is unknown,
+// so that the range is satisfiable at the end of the file, because a 416 would prove nothing.
 func (h *Have) first() int64 {
 	switch {
 	case !h.kept():
@@ -72,7 +72,7 @@ func (h *Have) first() int64 {
 	return h.Offset
 }
 
-// Ask sets the fields of the request for what is missing (RFC 9110, sections 13.1.5 and 14.2).
+// Ask sets the fields of the request for the missing part (RFC 9110, sections 13.1.5 and 14.2).
 func (h *Have) Ask(fields http.Header) {
 	fields.Del("Range")
 	fields.Del("If-Range")

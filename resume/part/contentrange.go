@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// ErrContentRange is wrapped by errors about a Content-Range that cannot be used.
+// ErrContentRange is wrapped by errors about an unusable Content-Range.
 var ErrContentRange = errors.New("read the Content-Range")
 
-// ContentRange is what a Content-Range field says (RFC 9110, section 14.4).
+// ContentRange is the content of a Content-Range field (RFC 9110, section 14.4).
 type ContentRange struct {
-	First, Last int64 // of the bytes that are in the answer, both -1 in an answer that has none ("bytes */1000")
-	Length      int64 // of the representation, -1 when it is not told
+	First, Last int64 // the bytes in the answer; both -1 in an answer without any ("bytes */1000")
+	Length      int64 // of the representation, -1: not given
 }
 
-// ParseContentRange reads the one Content-Range of an answer. An invalid one, one of another unit than bytes, and several are errors
-// that wrap [ErrContentRange].
+// ParseContentRange parses the only Content-Range of an answer. An invalid one, one with another unit than bytes, and several ones are
+// errors that wrap [ErrContentRange].
 func ParseContentRange(h http.Header) (ContentRange, error) {
 	lines := h.Values("Content-Range")
 	switch {
 	case len(lines) == 0:
-		return ContentRange{}, fmt.Errorf("%w: there is none", ErrContentRange)
+		return ContentRange{}, fmt.Errorf("%w: it is missing", ErrContentRange)
 	case len(lines) > 1:
-		return ContentRange{}, fmt.Errorf("%w: there are %d", ErrContentRange, len(lines))
+		return ContentRange{}, fmt.Errorf("%w: it occurs %d times", ErrContentRange, len(lines))
 	}
 	r, ok := parseContentRange(lines[0])
 	if !ok {
@@ -65,7 +65,7 @@ func parseContentRange(s string) (ContentRange, bool) {
 	return r, true
 }
 
-// number reads digits alone: no sign, and nothing that an int64 cannot hold one more of.
+// number parses digits only: no sign, and nothing above the range of int64, less one.
 func number(s string) (int64, bool) {
 	if s == "" || strings.Trim(s, "0123456789") != "" {
 		return 0, false
@@ -74,7 +74,7 @@ func number(s string) (int64, bool) {
 	return int64(n), err == nil
 }
 
-// String is the field's value.
+// String returns the field's value.
 func (r ContentRange) String() string {
 	span, length := "*", "*"
 	if r.First >= 0 {

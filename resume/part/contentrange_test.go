@@ -13,7 +13,7 @@ func TestParseContentRange(t *testing.T) {
 		name  string
 		lines []string
 		want  part.ContentRange
-		right bool
+		valid bool
 	}{
 		{"all known", []string{"bytes 0-99/1000"}, part.ContentRange{Last: 99, Length: 1000}, true},
 		{"length not told", []string{"bytes 5-5/*"}, part.ContentRange{First: 5, Last: 5, Length: -1}, true},
@@ -43,7 +43,7 @@ func TestParseContentRange(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := part.ParseContentRange(http.Header{"Content-Range": tt.lines})
-			if (err == nil) != tt.right || got != tt.want {
+			if (err == nil) != tt.valid || got != tt.want {
 				t.Fatalf("got %+v, %v", got, err)
 			}
 			if err != nil && !errors.Is(err, part.ErrContentRange) {

@@ -3,7 +3,7 @@ package part
 import (
 	"bytes"
 	"crypto"
-	_ "crypto/sha256" // so that the algorithms of Digests are there
+	_ "crypto/sha256" // registers the algorithms of Digests
 	_ "crypto/sha512"
 	"fmt"
 	"hash"
@@ -13,7 +13,7 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// algorithms that are used, the one that is preferred first. Others of RFC 9530, section 5, are insecure.
+// algorithms in use, in order of preference. Others of RFC 9530, section 5, are insecure.
 var algorithms = []struct {
 	name string
 	hash crypto.Hash
@@ -22,16 +22,16 @@ var algorithms = []struct {
 	{"sha-256", crypto.SHA256},
 }
 
-// Digests are digests of the same bytes, by the name of their algorithm: sha-256, sha-512 (RFC 9530).
+// Digests are digests of the same bytes, by algorithm: sha-256, sha-512 (RFC 9530).
 type Digests map[string][]byte
 
-// Fields with digests: of the whole representation, which is the same in answers with parts of it, and of the content of one answer.
+// Fields with digests: of the whole representation, which is the same in all partial answers, and of the content of one answer.
 const (
 	ReprDigest    = "Repr-Digest"
 	ContentDigest = "Content-Digest"
 )
 
-// ParseDigests reads a field with digests. What cannot be read is as if it were not there, as are algorithms that are not used.
+// ParseDigests parses a field with digests. It ignores what it cannot parse, and unknown algorithms.
 func ParseDigests(h http.Header, name string) Digests {
 	lines := h.Values(name)
 	if len(lines) == 0 {
@@ -61,7 +61,7 @@ func ParseDigests(h http.Header, name string) Digests {
 	return d
 }
 
-// same compares by the algorithms that both have.
+// same compares the algorithms that both have.
 func (d Digests) same(o Digests) answer {
 	result := unknown
 	for name, sum := range d {
@@ -77,14 +77,14 @@ func (d Digests) same(o Digests) answer {
 	return result
 }
 
-// Check is a digest that bytes are written to, to be compared with what was announced.
+// Check computes a digest of the bytes written to it, for comparison with an announced one.
 type Check struct {
 	hash.Hash
 	name string
 	want []byte
 }
 
-// NewCheck checks the strongest of the digests. It is nil when there are none.
+// NewCheck checks the strongest of the digests. It is nil if there are none.
 func NewCheck(d Digests) *Check {
 	for _, a := range algorithms {
 		if want, ok := d[a.name]; ok {
@@ -94,7 +94,7 @@ func NewCheck(d Digests) *Check {
 	return nil
 }
 
-// Err is an error if the bytes that were written are not those that were announced. A nil Check has nothing against any.
+// Err returns an error if the bytes do not match the announced digest. A nil Check accepts everything.
 func (c *Check) Err() error {
 	if c == nil {
 		return nil
@@ -105,7 +105,7 @@ func (c *Check) Err() error {
 	return nil
 }
 
-// Algorithms are the names of the digests that can be checked.
+// Algorithms returns the names of the digests that can be checked.
 func Algorithms() []string {
 	var names []string
 	for _, a := range algorithms {

@@ -7,58 +7,59 @@ import (
 	"time"
 )
 
-// Answer is the head of a final answer to a request that Have.Ask has made.
+// Answer is the head of the final answer to a request of Have.Ask.
 type Answer struct {
 	Status int
 	Header http.Header
-	Length int64 // of the content by its framing, -1: it ends with its last chunk, with its stream or with the connection
+	Length int64 // of the content, by its framing; -1: it ends with its last chunk, its stream or the connection
 }
 
-// Action is what an answer comes to.
+// Action is what to do with an answer.
 type Action int
 
 // The actions.
 const (
-	Refuse   Action = iota // nothing of it can be used: Verdict.Reason
-	Append                 // its bytes go to Offset, but for the first Skip
-	Restart                // what there is is of no use any more: begin again, with this answer's bytes if Verdict.Body, else with another request
+	Refuse   Action = iota // nothing is usable: see Verdict.Reason
+	Append                 // its bytes go to Offset, after the first Skip
+	Restart                // discard the existing bytes and start over, with this answer's bytes if Verdict.Body, else with another request
 	Complete               // nothing is missing
-	Later                  // the server asks for patience
+	Later                  // the server asks to retry later
 )
 
-// Reason is why an answer cannot be used, or what is kept.
+// Reason is why an answer, or the existing bytes, cannot be used.
 type Reason string
 
 // The reasons.
 const (
-	Changed      Reason = "the file is another one now"
-	Unproven     Reason = "nothing shows that it is still the same file"
-	Recoded      Reason = "the content coding is another one"
-	Relength     Reason = "the same validator comes with another length"
-	Gap          Reason = "it begins behind the first missing byte"
+	Changed      Reason = "the file has changed"
+	Unproven     Reason = "nothing proves that the file is still the same"
+	Recoded      Reason = "the content coding has changed"
+	Relength     Reason = "the length has changed under the same validator"
+	Gap          Reason = "it starts after the first missing byte"
 	Behind       Reason = "it ends before the first missing byte"
-	BadRange     Reason = "its Content-Range is missing, invalid or there twice"
-	Unasked      Reason = "it has parts where none was asked for"
+	BadRange     Reason = "its Content-Range is missing, invalid or duplicated"
+	Unrequested  Reason = "it is a part although none was requested"
 	Multipart    Reason = "it has several parts"
-	Misframed    Reason = "its Content-Length is not that of its Content-Range"
+	Misframed    Reason = "its Content-Length contradicts its Content-Range"
 	Unsatisfied  Reason = "the range is refused"
-	Overloaded   Reason = "the server cannot answer now"
-	StatusRefuse Reason = "the server refuses"
+	Overloaded   Reason = "the server is busy"
+	StatusRefuse Reason = "the server refuses the request"
 )
 
-// Verdict is what Judge says.
+// Verdict is the result of Judge.
 type Verdict struct {
 	Action Action
-	Have   Have          // Append, Restart: as it is before the first byte of this answer is taken
-	Skip   int64         // Append: bytes of the content in front of Offset
-	Equal  int64         // Append: of those skipped, so many last ones must equal what is kept before any is taken
+	Have   Have          // Append, Restart: the state before the first byte of this answer
+	Skip   int64         // Append: bytes of the content before Offset
+	Equal  int64         // Append: this many of the last skipped bytes must equal the existing ones
 	Body   bool          // Restart: the content is the beginning of the new representation
-	Size   int64         // Append, Restart with Body: bytes that are taken at most, -1: all to the end of the content
-	Reason Reason        // of the others, and of Restart
+	Size   int64         // Append, Restart with Body: most bytes to take, -1: the whole content
+	Reason Reason        // of the other actions, and of Restart
 	After  time.Duration // Later: not before, 0 if the server does not say
 }
 
-// Judge says what an answer means to what there is. It believes what answers say of themselves: a server that gives other bytes than it says
+// Judge decides what an answer means for the existing bytes. It trusts what answers say about themselves: only digests reveal a server that
+// sends other bytes.
 // is found by digests alone.
 func Judge(h Have, a Answer) Verdict {
 	switch {
@@ -80,7 +81,7 @@ func Judge(h Have, a Answer) Verdict {
 	return Verdict{Reason: StatusRefuse}
 }
 
-// Transient tells whether the same request may be answered another time: curl's list for --retry, and 425 (RFC 8470, section 5.2).
+// Transient reports whether the same request may succeed later: curl's list for --retry, and 425 (RFC 8470, section 5.2).
 func Transient(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusInternalServerError,
@@ -90,16 +91,16 @@ func Transient(status int) bool {
 	return false
 }
 
-// whole is a 200: the server has ignored the range, or the condition was false. The Have of a first answer is like any other, without
-// anything that it has to fit to.
+// whole judges a 200: the server has ignored the range, or the condition was false. A first answer is no exception, except that there is
+// nothing to match.
 func (h *Have) whole(a Answer) Verdict {
 	seen := h.seen(a, a.Length)
 	if a.Status == http.StatusNonAuthoritativeInfo {
-		seen.Validator, seen.Digests = Validator{}, nil // those of what a proxy has changed (RFC 9110, section 15.3.4)
+		seen.Validator, seen.Digests = Validator{}, nil // those of content that a proxy has changed (RFC 9110, section 15.3.4)
 	}
 	if h.Suffix > 0 && !h.kept() {
 		if a.Length < 0 {
-			return Verdict{Reason: Unsatisfied} // where the last bytes begin cannot be told
+			return Verdict{Reason: Unsatisfied} // the start of the last bytes is unknown
 		}
 		seen.From = max(0, a.Length-h.Suffix)
 		seen.Offset, seen.Until = seen.From, -1
@@ -126,15 +127,15 @@ func (h *Have) whole(a Answer) Verdict {
 	return seen.take(seen, 0, -1, 0)
 }
 
-// contradicts tells whether a representation of this length, -1 for unknown, cannot be what is kept.
+// contradicts reports whether a representation of this length, -1 for unknown, cannot be the existing one.
 func (h *Have) contradicts(length int64) bool {
 	return length >= 0 && (h.Length >= 0 && length != h.Length || length < h.Offset)
 }
 
-// restarted is a 200 that is taken from its first wanted byte on.
+// restarted judges a 200 that is used from its first requested byte on.
 func (h Have) restarted(old *Have) Verdict {
 	if old.Suffix > 0 {
-		return Verdict{Action: Restart, Have: old.Again()} // where the last bytes begin is another place now
+		return Verdict{Action: Restart, Have: old.Again()} // the last bytes start elsewhere now
 	}
 	h.Offset = h.From
 	if h.Length >= 0 && h.From > h.Length {
@@ -145,7 +146,7 @@ func (h Have) restarted(old *Have) Verdict {
 	return v
 }
 
-// partial is a 206.
+// partial judges a 206.
 func (h *Have) partial(a Answer) Verdict {
 	if media, _, _ := strings.Cut(a.Header.Get("Content-Type"), ";"); strings.EqualFold(strings.TrimSpace(media), "multipart/byteranges") {
 		return Verdict{Reason: Multipart}
@@ -176,16 +177,16 @@ func (h *Have) partial(a Answer) Verdict {
 	return h.take(seen, r.First, r.Last+1, equal)
 }
 
-// begins is a 206 where nothing is kept.
+// begins judges a 206 if no bytes exist.
 func (h Have) begins(old *Have, r ContentRange) Verdict {
 	switch {
 	case old.Suffix > 0 && r.Length < 0:
-		return Verdict{Reason: BadRange} // the last bytes of what?
+		return Verdict{Reason: BadRange} // the start of the last bytes is unknown
 	case old.Suffix > 0:
 		h.From, h.Until = max(0, r.Length-old.Suffix), -1
 		h.Offset = h.From
 	case old.first() == 0 && old.Until < 0:
-		return Verdict{Reason: Unasked}
+		return Verdict{Reason: Unrequested}
 	}
 	if r.First > h.Offset {
 		return Verdict{Reason: Gap}
@@ -193,8 +194,8 @@ func (h Have) begins(old *Have, r ContentRange) Verdict {
 	return h.take(h, r.First, r.Last+1, 0)
 }
 
-// take appends the content of an answer, bytes [first, end) of the representation; end is -1 for all. What is known is kept, as combined
-// answers have the fields of the first one; what the answer adds to it is seen.
+// take appends the content of an answer, bytes [first, end) of the representation; end is -1 for all. Known fields stay, because combined
+// answers have the fields of the first one; seen adds those of the answer.
 func (h *Have) take(seen Have, first, end, equal int64) Verdict {
 	next := *h
 	next.From, next.Until, next.Offset = seen.From, seen.Until, max(h.Offset, seen.Offset)
@@ -224,7 +225,7 @@ func (h *Have) take(seen Have, first, end, equal int64) Verdict {
 	return Verdict{Action: Append, Have: next, Skip: next.Offset - first, Equal: equal, Size: size}
 }
 
-// unsatisfied is a 416. Its Content-Range has the length of what the server has now (RFC 9110, section 15.5.17).
+// unsatisfied judges a 416. Its Content-Range has the current length (RFC 9110, section 15.5.17).
 func (h *Have) unsatisfied(a Answer) Verdict {
 	r, err := ParseContentRange(a.Header)
 	known := err == nil && r.First < 0
@@ -236,27 +237,27 @@ func (h *Have) unsatisfied(a Answer) Verdict {
 	if known {
 		next.Length = r.Length
 	}
-	seen := Have{Length: next.Length, Validator: ParseValidator(a.Header), Coding: h.Coding} // the content is about the error
+	seen := Have{Length: next.Length, Validator: ParseValidator(a.Header), Coding: h.Coding} // the content describes the error
 	same, _ := h.same(&seen)
 	switch {
 	case known && r.Length == h.Offset && same == yes && (h.Length < 0 || h.Length == r.Length):
 		return Verdict{Action: Complete, Have: next}
 	case known && r.Length > h.first() && same != no:
-		return Verdict{Reason: Unsatisfied} // it could be satisfied
+		return Verdict{Reason: Unsatisfied} // the range was satisfiable
 	case known || same == no:
 		return Verdict{Action: Restart, Have: h.Again(), Reason: Changed}
 	}
 	return Verdict{Reason: Unsatisfied}
 }
 
-// seen is what the answer says of its representation; what is wanted, and the offset, are those of h.
+// seen returns what the answer says about its representation; the requested part, and the offset, are those of h.
 func (h *Have) seen(a Answer, length int64) Have {
 	s := *h
 	s.Length, s.Validator, s.Digests, s.Coding = length, ParseValidator(a.Header), ParseDigests(a.Header, ReprDigest), coding(a.Header)
 	return s
 }
 
-// same tells whether an answer is of the representation that is kept; if not, why.
+// same reports whether an answer is of the existing representation; if not, why.
 func (h *Have) same(seen *Have) (answer, Reason) {
 	if h.Coding != seen.Coding {
 		return no, Recoded
@@ -277,14 +278,14 @@ func (h *Have) same(seen *Have) (answer, Reason) {
 	return yes, ""
 }
 
-// coding is the content coding: "" for none.
+// coding returns the content coding: "" for none.
 func coding(h http.Header) string {
 	var codings []string
 	for _, line := range h.Values("Content-Encoding") {
 		for c := range strings.SplitSeq(line, ",") {
 			switch c = strings.ToLower(strings.TrimSpace(c)); c {
 			case "", "identity":
-			case "x-gzip", "x-compress": // the same as without x- (RFC 9110, sections 8.4.1.1 and 8.4.1.3)
+			case "x-gzip", "x-compress": // equivalent to those without x- (RFC 9110, sections 8.4.1.1 and 8.4.1.3)
 				codings = append(codings, c[2:])
 			default:
 				codings = append(codings, c)
@@ -294,7 +295,7 @@ func coding(h http.Header) string {
 	return strings.Join(codings, ", ")
 }
 
-// retryAfter reads Retry-After (RFC 9110, section 10.2.3): a date counts from the answer's own, so that nobody's clock matters.
+// retryAfter parses Retry-After (RFC 9110, section 10.2.3): a date is relative to the answer's own date, so clocks need not agree.
 func retryAfter(h http.Header) time.Duration {
 	value := single(h, "Retry-After")
 	if n, err := strconv.ParseUint(value, 10, 31); err == nil {

@@ -88,7 +88,7 @@ func TestJudge(t *testing.T) {
 		{"first answer without a length", part.Fresh(), 200, nil, -1, is{action: part.Append, size: -1}},
 		{"an empty file", part.Fresh(), 200, nil, 0, is{action: part.Complete}},
 		{"no content", part.Fresh(), 204, nil, 0, is{action: part.Complete}},
-		{"a part that was not asked for", part.Fresh(), 206, header("Content-Range: bytes 0-999/1000"), 1000, is{reason: part.Unasked}},
+		{"a part that was not asked for", part.Fresh(), 206, header("Content-Range: bytes 0-999/1000"), 1000, is{reason: part.Unrequested}},
 		{"range ignored at first", ranged, 200, nil, 1000, is{action: part.Append, skip: 100, size: 100}},
 		{"range, first answer", ranged, 206, header("Content-Range: bytes 100-199/1000"), 100, is{action: part.Append, size: 100}},
 		{"range behind the end, ignored", ranged, 200, nil, 50, is{reason: part.Unsatisfied}},

@@ -221,11 +221,11 @@ func TestRandomServers(t *testing.T) {
 			continue
 		}
 		complete++
-		right := done.Length == done.Offset && len(kept) == 0 // no content
+		valid := done.Length == done.Offset && len(kept) == 0 // no content
 		for i := range all {
-			right = right || bytes.Equal(kept, wanted(h, all[i].bytes))
+			valid = valid || bytes.Equal(kept, wanted(h, all[i].bytes))
 		}
-		if !right {
+		if !valid {
 			t.Fatalf("wanted %+v, complete with % x, have %+v; versions %+v", h, kept, done, all)
 		}
 	}

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Validator is what an answer says of its representation's identity (RFC 9110, section 8.8). A weak one can tell that a representation is
-// another one, never that it is the same. The zero value says nothing.
+// Validator identifies an answer's representation (RFC 9110, section 8.8). A weak one can prove that a representation is different, never
+// that it is the same. The zero value proves nothing.
 type Validator struct {
-	Tag      string `json:"tag,omitempty"`      // of an ETag, with its quotes and without W/
+	Tag      string `json:"tag,omitempty"`      // of an ETag, with quotes and without W/
 	WeakTag  bool   `json:"weak_tag,omitempty"` // the tag had W/
-	Date     string `json:"date,omitempty"`     // of a Last-Modified, as it was sent
+	Date     string `json:"date,omitempty"`     // of a Last-Modified, unchanged
 	WeakDate bool   `json:"weak_date,omitempty"`
 }
 
-// ParseValidator reads the validators of an answer. What is malformed, or there twice with different values, is as if it were not there.
+// ParseValidator parses the validators of an answer. It ignores malformed ones, and fields that occur twice with different values.
 //
-// A date is strong if the answer was made a second or more after it (section 8.8.2.2), by the server's own clock.
+// A date is strong if the answer was made at least a second after it (section 8.8.2.2), by the server's own clock.
 func ParseValidator(h http.Header) Validator {
 	var v Validator
 	tag, weak := strings.CutPrefix(single(h, "ETag"), "W/")
@@ -33,7 +33,7 @@ func ParseValidator(h http.Header) Validator {
 	return v
 }
 
-// single is the value of a field that may be there once: "" when it is missing or has several values.
+// single returns the value of a field that may occur once: "" if it is missing or has several values.
 func single(h http.Header, name string) string {
 	lines := h.Values(name)
 	if len(lines) == 0 {
@@ -47,7 +47,7 @@ func single(h http.Header, name string) string {
 	return strings.Trim(lines[0], " \t")
 }
 
-// isTag tells whether s is an opaque-tag (RFC 9110, section 8.8.3).
+// isTag reports whether s is an opaque-tag (RFC 9110, section 8.8.3).
 func isTag(s string) bool {
 	if len(s) < 2 || s[0] != '"' || s[len(s)-1] != '"' {
 		return false
@@ -60,11 +60,11 @@ func isTag(s string) bool {
 	return true
 }
 
-// Strong tells whether two answers with this validator are of the same bytes.
+// Strong reports whether two answers with this validator have the same bytes.
 func (v Validator) Strong() bool { return v.IfRange() != "" }
 
-// IfRange is the value of an If-Range field, "" when there may be none: a date only without any tag, and nothing weak
-// (RFC 9110, section 13.1.5).
+// IfRange returns the value for an If-Range field, "" if none is allowed: no weak validators, and a date only without any tag (RFC 9110,
+// section 13.1.5).
 func (v Validator) IfRange() string {
 	switch {
 	case v.Tag != "" && !v.WeakTag:
@@ -75,7 +75,7 @@ func (v Validator) IfRange() string {
 	return ""
 }
 
-// String is for people.
+// String is for messages.
 func (v Validator) String() string {
 	switch {
 	case v.Tag != "" && v.WeakTag:
@@ -99,7 +99,7 @@ const (
 	no
 )
 
-// same tells whether two answers are of the same representation, by their validators alone.
+// same reports whether two answers are of the same representation, by their validators alone.
 func (v Validator) same(o Validator) answer {
 	switch {
 	case v.Tag != "" && o.Tag != "":
@@ -121,7 +121,7 @@ func (v Validator) same(o Validator) answer {
 	return unknown
 }
 
-// strongDate tells whether the date belongs to one version. That of an answer whose tag is weak is not believed more than its tag.
+// strongDate reports whether the date identifies one version. With a weak tag the date is not trusted either.
 func (v Validator) strongDate() bool { return v.Date != "" && !v.WeakDate && !v.WeakTag }
 
 func sameTime(a, b string) bool {

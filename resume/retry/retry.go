@@ -1,9 +1,9 @@
-// Package retry says when and where a download that has broken off is tried again, and when it is given up. It is pure: times and
-// randomness are passed in.
+// Package retry decides when and where to retry a download that broke off, and when to give up. It is pure: callers pass time and
+// randomness.
 //
-// A break within the content is taken for a change of servers, and the next try is made at once; a failure in the handshake is taken
-// for an outage (Al-Qudah et al., "Anycast-Aware Transport for Content Delivery Networks", section 3.1.1), and ends the download unless there is
-// another mirror, or Policy.Outages. What brings no bytes is tried again after a time that doubles, and so many times in a row at most.
+// A break within the content is assumed to be a change of servers, and is retried at once; a failed handshake is assumed to be an outage
+// (Al-Qudah et al., "Anycast-Aware Transport for Content Delivery Networks", section 3.1.1), and ends the download unless there is another
+// mirror, or Policy.Outages. Tries without bytes are repeated with exponential backoff, up to a number in a row.
 package retry
 
 import (
@@ -13,79 +13,79 @@ import (
 
 // Policy bounds tries. The zero value is not useful: see Default.
 type Policy struct {
-	Tries   int           // failures in a row without bytes; 0: none is tried again
-	Time    time.Duration // since the last bytes, 0: unbounded
-	First   time.Duration // wait after the second failure in a row; the first is tried again at once
-	Most    time.Duration // wait at most, but for what a server asks for
-	Patient time.Duration // what a server may ask for; longer is as if it refused
-	Outages bool          // try again, too, after every mirror's handshake has failed
+	Tries   int           // consecutive failures without bytes; 0: no retries
+	Time    time.Duration // since the last bytes, 0: no limit
+	First   time.Duration // delay after the second consecutive failure; the first is retried at once
+	Most    time.Duration // largest delay, except if a server asks for more
+	Patient time.Duration // largest delay that a server may ask for; beyond, it counts as refusal
+	Outages bool          // retry even after every mirror's handshake has failed
 }
 
-// Default is for a download that somebody waits for.
+// Default is for interactive downloads.
 func Default() Policy {
 	return Policy{Tries: 10, First: 250 * time.Millisecond, Most: 20 * time.Second, Patient: 5 * time.Minute}
 }
 
-// Stage is how far a try came.
+// Stage is how far a try got.
 type Stage int
 
 // The stages.
 const (
 	Handshake Stage = iota // no connection: name, TCP or TLS
-	Head                   // a connection, and no answer that can be used
-	Busy                   // the server asks for patience
-	Body                   // an answer, and its content broke off
-	Useless                // the mirror has not what is wanted, and will not have it
+	Head                   // a connection, but no usable answer
+	Busy                   // the server asks to retry later
+	Body                   // an answer whose content broke off
+	Useless                // the mirror does not have the file, and will not
 )
 
-// Failure is a try that has ended.
+// Failure is a try that has failed.
 type Failure struct {
 	Stage  Stage
-	Source int           // whose it was, from 0
-	Bytes  int64         // that it brought
-	After  time.Duration // Busy: what the server asked for
+	Source int           // index of its source
+	Bytes  int64         // received
+	After  time.Duration // Busy: as the server asked
 }
 
-// Decision is what to do now.
+// Decision is the next step.
 type Decision struct {
-	GiveUp string // why nothing is tried any more, "" to go on
-	Source int    // to be tried
+	GiveUp string // why to stop, "" to continue
+	Source int    // to try next
 	Wait   time.Duration
 }
 
-// refill is how many bytes undo one failure: a server that breaks off after each byte is not tried for ever.
+// refill is how many bytes undo one failure: a server that breaks off after each byte is not retried forever.
 const refill = 1 << 10
 
-// many breaks in so short a time have tries spread out: others see the same (a route that moves takes all its connections).
+// After many breaks within a short time tries are spread out: other clients see the same, because a moved route breaks all its connections.
 const (
 	many  = 8
 	short = 10 * time.Second
-	lap   = 50 * time.Millisecond // spread at most
-	part  = 40                    // of the time between breaks: what spreading may cost
+	lap   = 50 * time.Millisecond // largest spread
+	part  = 40                    // share of the time between breaks that spreading may cost
 )
 
-// Schedule holds what has happened so far.
+// Schedule holds the history of a download.
 type Schedule struct {
 	policy  Policy
 	random  func() float64 // in [0, 1)
 	sources []source
-	failed  float64   // in a row, less what bytes have undone
-	since   time.Time // of the first of those
+	failed  float64   // consecutive failures, less those undone by bytes
+	since   time.Time // time of the first of those
 	breaks  []time.Time
 }
 
 type source struct {
-	out     bool // its handshake has failed since the last bytes of any
-	tried   bool // without bytes, since the last bytes of any
+	out     bool // its handshake has failed since any bytes arrived
+	tried   bool // tried without success since any bytes arrived
 	useless bool
 }
 
-// New begins at source 0 of so many.
+// New starts at source 0.
 func New(p Policy, sources int, random func() float64) *Schedule {
 	return &Schedule{policy: p, random: random, sources: make([]source, sources)}
 }
 
-// Progress tells of bytes that came by a try that goes on.
+// Progress records bytes received by a try that continues.
 func (s *Schedule) Progress(bytes int64) {
 	s.failed = max(0, s.failed-float64(bytes)/refill)
 	if bytes > 0 {
@@ -95,7 +95,7 @@ func (s *Schedule) Progress(bytes int64) {
 	}
 }
 
-// Others tells whether a source other than this one may still have what is wanted.
+// Others reports whether another source may still have the file.
 func (s *Schedule) Others(than int) bool {
 	for i, c := range s.sources {
 		if i != than && !c.useless {
@@ -105,7 +105,7 @@ func (s *Schedule) Others(than int) bool {
 	return false
 }
 
-// Failed decides what comes after a failure.
+// Failed decides what to do after a failure.
 func (s *Schedule) Failed(now time.Time, f Failure) Decision {
 	if s.failed == 0 || f.Bytes >= refill {
 		s.since = now
@@ -125,11 +125,11 @@ func (s *Schedule) Failed(now time.Time, f Failure) Decision {
 	next, fresh, ok := s.next(f)
 	switch {
 	case !ok:
-		return Decision{GiveUp: "no mirror has what is wanted"}
+		return Decision{GiveUp: "no mirror has the file"}
 	case f.Stage == Handshake && !s.policy.Outages && s.allOut():
 		return Decision{GiveUp: "no connection to any server"}
 	case s.failed > float64(s.policy.Tries):
-		return Decision{GiveUp: fmt.Sprintf("%d tries in a row brought nothing", int(s.failed))}
+		return Decision{GiveUp: fmt.Sprintf("%d consecutive tries brought no data", int(s.failed))}
 	}
 	wait := s.wait(now, f)
 	if f.Stage == Busy && next == f.Source {
@@ -138,13 +138,12 @@ func (s *Schedule) Failed(now time.Time, f Failure) Decision {
 		wait = 0
 	}
 	if s.policy.Time > 0 && now.Add(wait).Sub(s.since) > s.policy.Time {
-		return Decision{GiveUp: fmt.Sprintf("nothing came for %s", s.policy.Time)}
+		return Decision{GiveUp: fmt.Sprintf("nothing received for %s", s.policy.Time)}
 	}
 	return Decision{Source: next, Wait: wait}
 }
 
-// next chooses a source: the same one after a break that brought bytes, else the one behind it. fresh is one that nothing is held
-// against.
+// next chooses a source: the same one after a break that brought bytes, else the following one. fresh is one without failures.
 func (s *Schedule) next(f Failure) (next int, fresh, ok bool) {
 	if f.Stage == Body && f.Bytes > 0 && !s.sources[f.Source].useless {
 		return f.Source, false, true
@@ -169,7 +168,7 @@ func (s *Schedule) allOut() bool {
 	return true
 }
 
-// wait is nothing after a single failure, and grows from the second one in a row on, half of it by chance.
+// wait returns no delay after a single failure, and an increasing one from the second consecutive failure on, half of it random.
 func (s *Schedule) wait(now time.Time, f Failure) time.Duration {
 	if f.Stage == Body {
 		s.breaks = append(s.breaks, now)

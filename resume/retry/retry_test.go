@@ -42,12 +42,12 @@ func TestSchedule(t *testing.T) {
 		{"what brings nothing is tried less and less often, in turn", nil, 2, []step{
 			{f: head(0), source: 1}, {f: head(1), source: 0, least: 125 * ms, most: 250 * ms}, {f: head(0), source: 1, least: 250 * ms, most: 500 * ms}}},
 		{"so many times", func(p *retry.Policy) { p.Tries = 2 }, 1, []step{
-			{f: head(0)}, {f: head(0), least: 125 * ms, most: 250 * ms}, {f: head(0), giveUp: "3 tries"}}},
-		{"never again", func(p *retry.Policy) { p.Tries = 0 }, 1, []step{{f: head(0), giveUp: "1 tries"}}},
+			{f: head(0)}, {f: head(0), least: 125 * ms, most: 250 * ms}, {f: head(0), giveUp: "3 consecutive tries"}}},
+		{"never again", func(p *retry.Policy) { p.Tries = 0 }, 1, []step{{f: head(0), giveUp: "1 consecutive tries"}}},
 		{"so long", func(p *retry.Policy) { p.Time = 2500 * ms }, 1, []step{
-			{f: head(0)}, {f: head(0), least: 125 * ms, most: 250 * ms}, {f: head(0), least: 250 * ms, most: 500 * ms}, {f: head(0), giveUp: "nothing came for 2.5s"}}},
+			{f: head(0)}, {f: head(0), least: 125 * ms, most: 250 * ms}, {f: head(0), least: 250 * ms, most: 500 * ms}, {f: head(0), giveUp: "nothing received for 2.5s"}}},
 		{"bytes refill what tries have cost", func(p *retry.Policy) { p.Tries = 2 }, 1, []step{
-			{f: head(0)}, {f: head(0), least: 125 * ms, most: 250 * ms}, {f: body}, {f: head(0), least: 125 * ms, most: 250 * ms}, {f: head(0), giveUp: "3 tries"}}},
+			{f: head(0)}, {f: head(0), least: 125 * ms, most: 250 * ms}, {f: body}, {f: head(0), least: 125 * ms, most: 250 * ms}, {f: head(0), giveUp: "3 consecutive tries"}}},
 		{"a byte at a time does not", func(p *retry.Policy) { p.Tries = 2 }, 1, []step{
 			{f: retry.Failure{Stage: retry.Body, Bytes: 1}}, {f: retry.Failure{Stage: retry.Body, Bytes: 1}, most: 250 * ms},
 			{f: retry.Failure{Stage: retry.Body, Bytes: 1}, giveUp: "tries"}}},
@@ -55,7 +55,7 @@ func TestSchedule(t *testing.T) {
 		{"a busy server's wish, and a mirror", nil, 2, []step{{f: retry.Failure{Stage: retry.Busy, After: 7 * time.Second}, source: 1}}},
 		{"a wish beyond patience", nil, 1, []step{{f: retry.Failure{Stage: retry.Busy, After: time.Hour}, giveUp: "no mirror"}}},
 		{"a wish beyond the time there is", func(p *retry.Policy) { p.Time = time.Second }, 1, []step{
-			{f: retry.Failure{Stage: retry.Busy, After: 2 * time.Second}, giveUp: "nothing came"}}},
+			{f: retry.Failure{Stage: retry.Busy, After: 2 * time.Second}, giveUp: "nothing received"}}},
 		{"a useless mirror is not asked again", nil, 2, []step{
 			{f: retry.Failure{Stage: retry.Useless}, source: 1}, {f: head(1), source: 1, least: 125 * ms, most: 250 * ms},
 			{f: retry.Failure{Stage: retry.Useless, Source: 1}, giveUp: "no mirror"}}},

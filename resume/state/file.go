@@ -14,24 +14,24 @@ import (
 	"baton/resume/part"
 )
 
-// ErrLocked is wrapped by the error of Open when another process downloads the same file.
-var ErrLocked = errors.New("another process downloads it")
+// ErrLocked is wrapped by the error of Open if another process downloads the same file.
+var ErrLocked = errors.New("another process is downloading it")
 
-// ErrAdopted is wrapped by the error of Restart for a file that was there before: nobody said that it may be thrown away.
-var ErrAdopted = errors.New("the file that is there is not the beginning of what the server has")
+// ErrAdopted is wrapped by the error of Restart for a file that existed before: it must not be discarded.
+var ErrAdopted = errors.New("the existing file is not the beginning of the server's")
 
-// How far the number of bytes on the disk may be behind.
+// How far the number of synced bytes may lag behind.
 const (
 	everyBytes = 16 << 20
 	everyTime  = time.Second
 )
 
-// File is a download under way. It has to be closed.
+// File is a download in progress. The caller closes it.
 type File struct {
 	path, url string
 	every     time.Duration
 	data      *os.File
-	adopted   bool // data is FILE itself: it was there before, and nothing has come yet
+	adopted   bool // data is FILE itself: it existed before, and nothing has arrived yet
 	began     part.Have
 	known     bool // began was read from the disk
 	ignored   error
@@ -40,26 +40,26 @@ type File struct {
 	wake    chan struct{}
 	done    chan struct{}
 	at      sync.Mutex
-	have    part.Have // with the bytes that are written
+	have    part.Have // with the written bytes
 	failed  error     // of the last save
 	last    time.Time
 	lastOff int64
 	noted   bool
 }
 
-// Options say how a file is begun.
+// Options control how a file is opened.
 type Options struct {
-	Continue bool  // with what FILE.part has, or FILE itself
-	Offset   int64 // of FILE itself: so many of its bytes are right; negative: all
+	Continue bool  // from FILE.part, or from FILE itself
+	Offset   int64 // number of valid bytes of FILE itself; negative: all
 	Wanted   part.Have
 	URL      string
-	Every    time.Duration // between savings of the state; 0: a second
+	Every    time.Duration // between saves of the state; 0: a second
 }
 
 func partPath(path string) string  { return path + ".part" }
 func statePath(path string) string { return partPath(path) + ".json" }
 
-// Open begins a file, or goes on with one.
+// Open creates a file, or continues one.
 func Open(path string, o Options) (*File, error) {
 	f := &File{path: path, url: o.URL, began: o.Wanted, every: cmp.Or(o.Every, everyTime)}
 	name, adopt := partPath(path), false
@@ -121,7 +121,7 @@ func (f *File) begin(name string, o Options) error {
 	return f.cut()
 }
 
-// goOn believes the state, if it is of what is wanted.
+// goOn uses the saved state if it matches the request.
 func (f *File) goOn(size int64, wanted part.Have) {
 	b, err := os.ReadFile(statePath(f.path))
 	if err != nil {
@@ -135,7 +135,7 @@ func (f *File) goOn(size int64, wanted part.Have) {
 	case err != nil:
 		f.ignored = err
 	case wanted.Suffix == 0 && (s.From != wanted.From || s.Until != wanted.Until):
-		f.ignored = errors.New("read the state: it is of another range")
+		f.ignored = errors.New("read the state: it is for another range")
 	case size < s.Offset-s.From:
 		f.ignored = errors.New("read the state: the file is shorter than it says")
 	default:
@@ -144,22 +144,22 @@ func (f *File) goOn(size int64, wanted part.Have) {
 	}
 }
 
-// cut leaves only the bytes that are known to be right.
+// cut truncates the file to the bytes that are known to be valid.
 func (f *File) cut() error {
 	if err := f.data.Truncate(f.began.Offset - f.began.From); err != nil {
-		return fmt.Errorf("cut the file: %w", err)
+		return fmt.Errorf("truncate the file: %w", err)
 	}
 	return nil
 }
 
-// Begun is what there was when the file was opened; known is false if there was nothing to go on with, and ignored why, if there was
-// something.
+// Begun returns what existed when the file was opened; known is false if there was nothing to continue; ignored says why existing bytes
+// were not used.
 func (f *File) Begun() (h part.Have, known bool, ignored error) { return f.began, f.known, f.ignored }
 
-// Kept reads the bytes that there were.
+// Kept reads the bytes that existed.
 func (f *File) Kept() io.Reader { return io.NewSectionReader(f.data, 0, f.began.Offset-f.began.From) }
 
-// Tail is the last n of the bytes that there were.
+// Tail returns the last n of the bytes that existed.
 func (f *File) Tail(n int64) ([]byte, error) {
 	size := f.began.Offset - f.began.From
 	b := make([]byte, min(n, size))
@@ -169,7 +169,7 @@ func (f *File) Tail(n int64) ([]byte, error) {
 	return b, nil
 }
 
-// Note tells what is known of the file. Its offset is of no interest: that is the number of bytes written.
+// Note records the state of the file. Its offset is ignored: that is the number of written bytes.
 func (f *File) Note(h part.Have) error {
 	f.at.Lock()
 	offset := f.have.Offset
@@ -202,7 +202,7 @@ func (f *File) Note(h part.Have) error {
 	return nil
 }
 
-// own moves a file that was there before to where downloads are.
+// own moves a file that existed before to the name of a download in progress.
 func (f *File) own() error {
 	if !f.adopted {
 		return nil
@@ -241,7 +241,7 @@ func (f *File) keep() {
 	}
 }
 
-// save syncs what is written, and says so.
+// save syncs the written bytes, and then records their number.
 func (f *File) save() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -255,15 +255,15 @@ func (f *File) save() error {
 	return save(statePath(f.path), saved(f.url, h))
 }
 
-// Restart throws away what was written.
+// Restart discards what was written.
 func (f *File) Restart() error {
 	if f.adopted {
-		return fmt.Errorf("begin again: %w", ErrAdopted)
+		return fmt.Errorf("start over: %w", ErrAdopted)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := os.Remove(statePath(f.path)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("begin again: %w", err)
+		return fmt.Errorf("start over: %w", err)
 	}
 	f.at.Lock()
 	defer f.at.Unlock()
@@ -272,7 +272,7 @@ func (f *File) Restart() error {
 	return f.cut()
 }
 
-// Finish puts the whole file in its place, and closes it.
+// Finish moves the complete file into place, and closes it.
 func (f *File) Finish() error {
 	f.stop()
 	defer f.data.Close()
@@ -283,7 +283,7 @@ func (f *File) Finish() error {
 		return fmt.Errorf("sync the file: %w", err)
 	}
 	if err := os.Rename(partPath(f.path), f.path); err != nil {
-		return fmt.Errorf("put the file in its place: %w", err)
+		return fmt.Errorf("move the file into place: %w", err)
 	}
 	if err := os.Remove(statePath(f.path)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove the state: %w", err)
@@ -291,7 +291,7 @@ func (f *File) Finish() error {
 	return syncFolder(f.path)
 }
 
-// Abandon closes a file that cannot be gone on with, and removes it. One that was there before stays.
+// Abandon closes and removes a file that cannot be continued. One that existed before stays.
 func (f *File) Abandon() error {
 	f.stop()
 	defer f.data.Close()
@@ -307,7 +307,7 @@ func (f *File) Abandon() error {
 	return errors.Join(errs...)
 }
 
-// Close ends a download that is not complete, so that it can be gone on with. Nothing is left of one that has no bytes.
+// Close ends an incomplete download so that it can be continued. A download without bytes is removed.
 func (f *File) Close() error {
 	f.at.Lock()
 	empty := f.have.Offset == f.have.From

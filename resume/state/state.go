@@ -1,8 +1,8 @@
-// Package state keeps a download that is not complete so that another process can go on with it, whenever this one dies.
+// Package state keeps an incomplete download on disk so that another process can continue it, whenever this one dies.
 //
-// While FILE is downloaded there are FILE.part, with its bytes, and FILE.part.json, with what is known of it and how many of its bytes
-// are on the disk. The second is written behind the first: bytes are synced, then their number is written beside and renamed
-// into place. Whoever goes on believes that number alone. FILE itself appears when it is whole.
+// While FILE is downloaded there are FILE.part with its bytes, and FILE.part.json with its metadata and the number of synced bytes. The
+// second file follows the first: bytes are synced, then a new FILE.part.json with their number is renamed into place. A later process
+// trusts only that number. FILE itself appears when it is complete.
 package state
 
 import (
@@ -17,23 +17,23 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// version of Saved. Others are not believed.
+// version of Saved. Others are ignored.
 const version = 1
 
-// Saved is what FILE.part.json holds.
+// Saved is the content of FILE.part.json.
 type Saved struct {
 	Version   int            `json:"version"`
 	URL       string         `json:"url"`
 	From      int64          `json:"from"`
 	Until     int64          `json:"until"` // exclusive, -1: to the end
 	Offset    int64          `json:"offset"`
-	Length    int64          `json:"length"` // -1: not known
+	Length    int64          `json:"length"` // -1: unknown
 	Validator part.Validator `json:"validator"`
 	Digests   part.Digests   `json:"digests,omitempty"`
 	Coding    string         `json:"coding,omitempty"`
 }
 
-// Have is what there is by what was saved.
+// Have converts the saved state.
 func (s *Saved) Have() part.Have {
 	return part.Have{From: s.From, Until: s.Until, Offset: s.Offset, Length: s.Length, Validator: s.Validator, Digests: s.Digests, Coding: s.Coding}
 }
@@ -43,7 +43,7 @@ func saved(url string, h part.Have) Saved {
 		Validator: h.Validator, Digests: h.Digests, Coding: h.Coding}
 }
 
-// Parse reads what was saved. What cannot be is an error.
+// Parse parses a saved state, and refuses an impossible one.
 func Parse(b []byte) (Saved, error) {
 	var s Saved
 	if err := json.Unmarshal(b, &s); err != nil {
@@ -58,7 +58,7 @@ func Parse(b []byte) (Saved, error) {
 	return s, nil
 }
 
-// save replaces the file at once: it is the old or the new one at any time.
+// save replaces the file atomically.
 func save(path string, s Saved) error {
 	b, err := json.Marshal(s)
 	if err != nil {

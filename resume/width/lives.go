@@ -2,19 +2,18 @@ package width
 
 import "time"
 
-// Lives finds the average life of connections from those that broke, those that ended otherwise and those that go on. Old ones count less
-// and less.
+// Lives estimates the average life of connections from broken, ended and running ones, with decay.
 type Lives struct {
-	lived  time.Duration // of connections that are over
-	bytes  float64       // that those brought that broke
+	lived  time.Duration // total time of finished connections
+	bytes  float64       // bytes that the broken ones received
 	broken float64
 	open   map[int]time.Time
 }
 
-// memory is how much of the past counts at each break.
+// memory is the weight of the past at each break.
 const memory = 0.94
 
-// Opened begins a connection's life; the number is the caller's.
+// Opened starts a connection's life; the number is the caller's.
 func (l *Lives) Opened(now time.Time, id int) {
 	if l.open == nil {
 		l.open = make(map[int]time.Time)
@@ -38,12 +37,12 @@ func (l *Lives) Ended(now time.Time, id int, broke bool, bytes int64) {
 	l.lived += max(0, now.Sub(since))
 }
 
-// Average is the life of a connection, 0 if none has broken; from how many breaks it is; and how many bytes there are for each.
+// Average returns the average life of a connection, 0 if none has broken; the number of breaks; and the bytes for each.
 func (l *Lives) Average(now time.Time) (life time.Duration, breaks, bytes float64) {
 	if l.broken == 0 {
 		return 0, 0, 0
 	}
-	// A life that goes on says something only once it is longer than others were.
+	// A running connection counts only once it is older than the others were.
 	lived, known := l.lived, time.Duration(float64(l.lived)/l.broken)
 	for _, since := range l.open {
 		lived += max(0, now.Sub(since)-known)
@@ -51,13 +50,13 @@ func (l *Lives) Average(now time.Time) (life time.Duration, breaks, bytes float6
 	return time.Duration(float64(lived) / l.broken), l.broken, l.bytes / l.broken
 }
 
-// Trips finds the shortest of the last round trips: that of the path as it is now, as a route that moves may make it longer.
+// Trips finds the shortest of recent round trips: the path's current one, because a moved route may be longer.
 type Trips struct {
 	last [8]time.Duration
 	next int
 }
 
-// Saw notes a round trip.
+// Saw adds a round trip.
 func (t *Trips) Saw(d time.Duration) {
 	if d > 0 {
 		t.last[t.next%len(t.last)] = d
@@ -65,7 +64,7 @@ func (t *Trips) Saw(d time.Duration) {
 	}
 }
 
-// Least is 0 if none was seen.
+// Least returns 0 if there was none.
 func (t *Trips) Least() time.Duration {
 	least := t.last[0]
 	for _, d := range t.last[1:min(len(t.last), max(1, t.next))] {
@@ -74,19 +73,19 @@ func (t *Trips) Least() time.Duration {
 	return least
 }
 
-// Rates finds the highest rate that was held lately.
+// Rates finds the highest recent rate that was sustained.
 type Rates struct {
 	begun time.Time
 	bytes int64
-	past  [32]float64 // of spans that are over
-	held  [32]float64 // the least of a span and the one before
+	past  [32]float64 // finished spans
+	held  [32]float64 // the lower rate of a span and its predecessor
 	next  int
 }
 
-// span is how long bytes are counted: longer than a queue takes that empties at once.
+// span is the time over which bytes are counted: longer than a queue takes to empty.
 const span = 500 * time.Millisecond
 
-// Came counts bytes.
+// Came adds bytes.
 func (r *Rates) Came(now time.Time, bytes int64) {
 	if r.begun.IsZero() || now.Before(r.begun) {
 		r.begun, r.bytes = now, 0
@@ -104,7 +103,7 @@ func (r *Rates) Came(now time.Time, bytes int64) {
 	}
 }
 
-// Mean is the rate of the last four seconds or so.
+// Mean returns the rate of about the last four seconds.
 func (r *Rates) Mean() float64 {
 	spans := min(8, r.next)
 	sum := 0.0
@@ -114,8 +113,8 @@ func (r *Rates) Mean() float64 {
 	return sum / float64(max(1, spans))
 }
 
-// Best is the highest rate of the last 16 seconds or so, in bytes per second. It was held for two spans: what comes in one span may have waited behind
-// a byte that was lost, and be more than the path carries.
+// Best returns the highest rate of about the last 16 seconds, in bytes per second. It must be sustained for two spans: bytes in a single
+// one may have waited behind a lost byte, and exceed the path's rate.
 func (r *Rates) Best() float64 {
 	best := 0.0
 	for _, rate := range r.held {
@@ -124,15 +123,15 @@ func (r *Rates) Best() float64 {
 	return best
 }
 
-// Flight finds how much a connection has under way, by what comes in a round trip: the most of the last three, as what is behind a byte that was lost
-// waits for it.
+// Flight estimates how much a connection has in flight, by the bytes per round trip: the maximum of the last three, because bytes behind a
+// lost one arrive late.
 type Flight struct {
 	begun time.Time
-	from  int64 // bytes that had come then
+	from  int64 // bytes received then
 	last  [2]int64
 }
 
-// Saw notes how many bytes have come on the connection so far, and returns what it has under way. Less than before is another connection.
+// Saw adds the total bytes received on the connection, and returns how much it has in flight. A decrease means another connection.
 func (f *Flight) Saw(now time.Time, trip time.Duration, brought int64) int64 {
 	if brought < f.from || f.begun.IsZero() {
 		*f = Flight{begun: now, from: 0}

@@ -2,39 +2,39 @@ package width
 
 import "time"
 
-// Spacing has connections begin apart from each other, so that they end apart: a dozen that begin together fill the path's queue together, end
-// together, and leave the path empty until their successors are there. Where a route moves they end together whenever they
-// began, and all that is to be done is to begin again at once.
+// Spacing starts connections at different times, so that they end at different times: a dozen that start together fill the path's queue
+// together, end together, and leave the path empty until their successors have started. When a route moves all of them end together anyway,
+// and have to be started again at once.
 type Spacing struct {
-	opened time.Time // last begin that was planned
-	broke  time.Time // last break that no other was near before
-	born   time.Time // begin of the connection that broke then
+	opened time.Time // last planned start
+	broke  time.Time // last break without another one close before
+	born   time.Time // start of the connection that broke then
 	moves  bool      // connections break together, whatever their age
 }
 
-// near is how far apart breaks are at most that have the same cause.
+// near is how far apart breaks with the same cause can be.
 const near = 50 * time.Millisecond
 
-// Gap is how far apart connections begin, when there are so many: a good part of what would be even, but no longer than one takes to become fast, as
-// then it fills the path for the next one.
+// Gap returns the interval between starts for this many connections: almost an even spread, but no longer than a connection takes to become
+// fast, because then it fills the path for the next one.
 func (p Path) Gap(lanes int) time.Duration {
 	return min(p.Life*17/20/time.Duration(max(1, lanes)), p.Cost()*3/2)
 }
 
-// Broke is how long to wait before the place of a connection that broke now, and was begun at born, is taken by another.
+// Broke returns how long to wait before replacing a connection that was started at born and broke now.
 func (s *Spacing) Broke(now, born time.Time, gap time.Duration) time.Duration {
 	if now.Sub(s.broke).Abs() <= near {
 		s.moves = s.moves || born.Sub(s.born).Abs() > 3*gap
 		return s.Begin(now, gap)
 	}
-	if born.Before(s.broke) { // it has survived the break before
+	if born.Before(s.broke) { // it survived the previous break
 		s.moves = false
 	}
 	s.broke, s.born = now, born
 	return s.Begin(now, gap)
 }
 
-// Free tells whether one more connection may be begun now; it is taken for begun then.
+// Free reports whether another connection may be started now, and if so counts it as started.
 func (s *Spacing) Free(now time.Time, gap time.Duration) bool {
 	if at := s.opened.Add(gap); at.After(now) && at.Sub(now) <= maxWait {
 		return false
@@ -43,7 +43,7 @@ func (s *Spacing) Free(now time.Time, gap time.Duration) bool {
 	return true
 }
 
-// Begin is how long to wait before a connection is begun.
+// Begin returns how long to wait before starting a connection.
 func (s *Spacing) Begin(now time.Time, gap time.Duration) time.Duration {
 	if s.moves {
 		gap = 0
@@ -56,5 +56,5 @@ func (s *Spacing) Begin(now time.Time, gap time.Duration) time.Duration {
 	return at.Sub(now)
 }
 
-// maxWait is longer than there is reason to wait: as many gaps as there may be connections are less than a life and a half.
+// maxWait is longer than any reasonable delay: the gaps of all connections add up to less than one and a half lives.
 const maxWait = time.Minute

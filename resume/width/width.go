@@ -1,10 +1,10 @@
-// Package width says over how many connections at a time a file is fetched whose connections break again and again, and when each begins. It
-// is pure: times are passed in.
+// Package width decides over how many connections at a time to fetch a file whose connections break again and again, and when to start
+// each. It is pure: callers pass the time.
 //
-// Each new connection costs its handshake and TCP's slow start (Al-Qudah et al., "Anycast-Aware Transport for Content Delivery Networks",
-// section 3.2). As long as that is a small share of a connection's life, one is enough. Otherwise others run beside it, at other
-// parts of the file and at other points of their lives, so that together they fill what the path has. A connection that waits in
-// reserve would save a round trip or two of the handshake; one that carries a part of the file saves the slow start as well.
+// Each new connection costs a handshake and TCP's slow start (Al-Qudah et al., "Anycast-Aware Transport for Content Delivery Networks",
+// section 3.2). As long as that is a small share of a connection's life, one connection is enough. Otherwise others fetch other parts of
+// the file in parallel, out of phase, so that together they fill the path. An idle spare connection would save one or two round trips of
+// the handshake; a connection that carries a part of the file also saves the slow start.
 package width
 
 import (
@@ -13,40 +13,39 @@ import (
 	"time"
 )
 
-// Path is what is known of the connections so far.
+// Path is the state of the connections so far.
 type Path struct {
-	Life   time.Duration // of a connection, on the average, until it breaks
-	Breaks float64       // that Life was found from
+	Life   time.Duration // average life of a connection until it breaks
+	Breaks float64       // number of breaks that Life is based on
 	Trip   time.Duration // round trip
-	Start  time.Duration // from the beginning of a connection to its first byte of content
-	Rate   float64       // bytes per second that came over all connections together, at best
-	Bytes  float64       // that a connection brought in its life, on the average; 0: not known
+	Start  time.Duration // from the start of a connection to its first byte of content
+	Rate   float64       // best rate of all connections together, in bytes per second
+	Bytes  float64       // average bytes that a connection receives in its life; 0: unknown
 
-	Pressed bool // the rate has fallen, and nothing has broken lately
+	Pressed bool // the rate has fallen although nothing broke recently
 }
 
 // initial is what a connection sends in its first round trip: ten segments (RFC 6928).
 const initial = 10 * 1448
 
-// enough is the share of the path that one connection has to get for no other to be worth its cost.
+// enough is the share of the path above which a single connection is sufficient.
 const enough = 0.995
 
-// spare is by how much connections together are to outdo the path, as they are not evenly spread over their lives.
+// spare is by how much the connections together should exceed the path, because they are not evenly out of phase.
 const spare = 1.25
 
-// Connections of which each gets less than most of the path are one more: when one breaks the others fill the path.
+// If each connection gets less than most of the path, add one: the others fill the path when it breaks.
 const most = 0.95
 
-// crowd is how many more connections there may be than slow start alone would want: so many times as many, by the share of its life that a
-// connection loses to its start.
+// crowd is how many more connections there may be than slow start alone requires: a factor, by the share of its life that a connection
+// loses to its start.
 const crowd = 2.5
 
-// Lanes is the number of connections that fill the path, at most so many. It is 1 while nothing has broken, and small as long as little
-// is known.
+// Lanes returns the number of connections that fill the path, at most limit. It is 1 while nothing has broken, and small while little is
+// known.
 //
-// What slow start alone would give is a bound from above: connections that run beside each other, and losses, end it early. So what
-// connections really brought counts, as long as the number is not out of all proportion: on a full path each connection more takes
-// from the others.
+// What slow start alone would allow is an upper bound: parallel connections and losses end it early. So the bytes that connections really
+// received count, within limits: on a full path each further connection takes bytes from the others.
 func (p Path) Lanes(limit int) int {
 	if p.Breaks <= 0 || p.Rate <= 0 || p.Life <= 0 {
 		return 1
@@ -66,14 +65,14 @@ func (p Path) Lanes(limit int) int {
 	return max(1, int(min(float64(limit), float64(p.bold()), wanted)))
 }
 
-// A life is brief if it is so many times a connection's start at most, and very brief if it is half of that: one break tells enough then to
-// open more than one other connection.
+// A life is brief if it is at most this many times a connection's start, and very brief at half of that: then one break is enough to open
+// more than one other connection.
 const brief = 8
 
-// certain is how many breaks tell all that they can.
+// certain is the number of breaks after which the estimate is reliable.
 const certain = 3
 
-// bold is how many connections there may be by how much is known.
+// bold returns how many connections the current knowledge justifies.
 func (p Path) bold() int {
 	switch {
 	case p.Breaks >= certain:
@@ -86,8 +85,8 @@ func (p Path) bold() int {
 	return 2
 }
 
-// share is how much of the path's rate a single connection gets over its life, by slow start alone: losses make it less, but they
-// make the rate that was seen less as well.
+// share returns the part of the path's rate that a single connection gets over its life, considering only slow start: losses reduce it, but
+// they also reduce the measured rate.
 func (p Path) share() float64 {
 	full := p.Rate * p.Life.Seconds()
 	left := (p.Life - p.Start).Seconds()
@@ -101,7 +100,7 @@ func (p Path) share() float64 {
 	return min(1, max(got, initial)/max(full, initial))
 }
 
-// Cost is how long the path could have been used in the time in which a new connection has become as fast as it is: handshake and slow start.
+// Cost returns how long the path could have been used while a new connection becomes fast: handshake and slow start.
 func (p Path) Cost() time.Duration {
 	if p.Rate <= 0 {
 		return p.Start
@@ -114,11 +113,11 @@ func (p Path) Cost() time.Duration {
 	return p.Start + time.Duration(cost*float64(time.Second))
 }
 
-// settled is how many times the cost of a break a download has to take for a second connection to be of use in it.
+// settled is how many times the cost of a break a download must last for a second connection to be useful.
 const settled = 8
 
-// Ahead tells whether a second connection pays although nothing has broken, when so many bytes are missing: if a single break would
-// cost more than half a percent of the time that they take, and there is enough of it for a second connection to become fast.
+// Ahead reports whether a second connection pays before anything has broken, with this many bytes missing: if a single break would cost
+// more than half a percent of the remaining time, and there is enough time for a second connection to become fast.
 func (p Path) Ahead(missing int64) bool {
 	if p.Rate <= 0 || p.Trip <= 0 {
 		return false
@@ -127,12 +126,14 @@ func (p Path) Ahead(missing int64) bool {
 	return rest >= settled*cost && cost > (1-enough)*rest
 }
 
-// gain is how much all connections may have under way together, times what the path holds. Slow starts that run beside each other would fill the
-// path's queue: new connections take longer to begin then, those that were there first keep it, and what is lost behind a hole is
-// lost with the connection. Where others fill the queue the round trips that are seen are longer, and so is what the path holds. When one of a
-// few breaks what the others have under way has to fill the path: they may have more.
+// gain is how much all connections together may have in flight, relative to the bandwidth-delay product. Parallel slow starts would fill
+// the path's queue: then new connections start slower, the first ones keep the queue, and bytes behind a hole are lost with the connection.
+// If others fill the queue the measured round trips are longer, and so is the product. When one of a few connections breaks the others'
+// data in flight has to fill the path: they may have more.
 //
-// While one of a few is in its slow start the queue has to stay empty: a sender that sees round trips grow ends its slow start there (HyStart, RFC
+// While one of a few is in slow start the queue must stay empty: a sender that sees growing round trips leaves slow start (HyStart, RFC
+// 9406), and its connection stays thin for the rest of its life, useless when another one breaks. Of many connections one always is in slow
+// start.
 // 9406), and its connection stays thin for the rest of its life, of no use when another one breaks. Of many one always is.
 const (
 	gain         = 1.25
@@ -141,12 +142,12 @@ const (
 	gainOfStarts = 1.05
 )
 
-// short is a round trip that is shorter than what acknowledgements may be delayed by: such a path is full whatever it holds.
+// short is a round trip below the delay of acknowledgements: such a path is always full.
 const short = 5 * time.Millisecond
 
-// Hold is how many bytes each of some connections may have under way that have had so many under way lately, those that are being opened among them:
-// one that is in its slow start, and one that is not. 0: any number. While lives are brief, and few have ended, the rate that was seen is not the
-// path's. A connection has at most twice as much before long, and ten segments: the others have the rest, to equal parts.
+// Hold returns how much each connection may have in flight, given their recent values, including those that are being opened: one in slow
+// start, and one that is not. 0: no limit. While lives are brief, and few have ended, the measured rate is not the path's. A connection in
+// slow start soon has twice as much plus ten segments; the others share the rest equally.
 func (p Path) Hold(flights []int64) (starting, running int64) {
 	n := len(flights)
 	if p.Trip < short || p.Breaks > 0 && p.Breaks < certain && p.Life <= brief*p.Start || n < 2 {
@@ -172,12 +173,12 @@ func (p Path) Hold(flights []int64) (starting, running int64) {
 	return starting, max(left, 2*initial)
 }
 
-// Starting tells whether one of so many connections, that has so much under way, is in its slow start, or has come out of it with too little.
+// Starting reports whether one of n connections with this much in flight is in slow start, or left it with too little.
 func (p Path) Starting(flight int64, connections int) bool {
 	return float64(flight) < p.Rate*p.Trip.Seconds()/float64(2*connections)
 }
 
-// Expected is how many bytes a connection of several brings in its life.
+// Expected returns how many bytes one of several connections receives in its life.
 func (p Path) Expected() int64 {
 	alone := p.share() * p.Rate * p.Life.Seconds()
 	if p.Bytes > 0 {

@@ -103,7 +103,7 @@ func TestAccessLogsRefused(t *testing.T) {
 		}, "\n"),
 	} {
 		cfg, err := Parse("f", []byte("log: {access: ["+text+"]}\n"+minimal))
-		if cfg != nil || !documenttest.Told(err, want) {
+		if cfg != nil || !documenttest.Reported(err, want) {
 			t.Errorf("%s:\n got %v\nwant %s", text, err, want)
 		}
 	}

@@ -167,7 +167,7 @@ func TestParseRefuses(t *testing.T) {
 			if !errors.As(err, &e) {
 				t.Errorf("error is a %T, want *Error", err)
 			}
-			if !documenttest.Told(err, tt.want) {
+			if !documenttest.Reported(err, tt.want) {
 				t.Errorf("Parse:\n got %s\nwant %s", err, tt.want)
 			}
 		})

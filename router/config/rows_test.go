@@ -45,7 +45,7 @@ func TestWhatToWrite(t *testing.T) {
 		}, "\n")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := Parse("f", []byte(tt.text)); !documenttest.Told(err, tt.want) {
+			if _, err := Parse("f", []byte(tt.text)); !documenttest.Reported(err, tt.want) {
 				t.Errorf("got\n%v\nwant\n%s", err, tt.want)
 			}
 		})

@@ -1,13 +1,13 @@
 """Load balancing over all links of a host, as a stock os-ken application.
 
-It is what "Pushing SDN to the End-Host" (Al-Najjar, Layeghy, Portmann, 2016) describes, and no more than OpenFlow 1.3: any switch that
-speaks it will do, Open vSwitch and Baton's forwarder alike. README.md beside this file says how to run it.
+It implements "Pushing SDN to the End-Host" (Al-Najjar, Layeghy, Portmann, 2016) and needs only OpenFlow 1.3: Open vSwitch, Baton's
+forwarder or any other switch works. README.md explains how to run it.
 
 The host's applications send everything to an internal gateway, which is port 1 of the switch. The switch has a port for each link.
-A flow's packets leave by the link that it was given, with that link's addresses; the answers get the host's inside addresses back.
+A flow's packets leave over its link, with that link's addresses; replies get the host's internal address again.
 
-The method is in the configuration: "rr" and "wrr" are the paper's algorithm 1 (a packet of each new flow comes here), "group" has the
-switch choose by a hash of the flow.
+The configuration sets the method: "rr" and "wrr" are the paper's algorithm 1 (a packet-in for each new flow), with "group" the switch
+chooses by a hash of the flow.
 """
 
 import json
@@ -19,14 +19,14 @@ from os_ken.controller.handler import CONFIG_DISPATCHER, MAIN_DISPATCHER, set_ev
 from os_ken.lib.packet import arp, ethernet, in_proto, ipv4, packet, tcp, udp
 from os_ken.ofproto import ether, ofproto_v1_3
 
-INSIDE, FIRST_LINK = 1, 2  # ports
-WHENCE, CHOOSE, BACK = 0, 1, 2  # tables
+INTERNAL, FIRST_LINK = 1, 2  # ports
+INGRESS, CHOOSE, BACK = 0, 1, 2  # tables
 GROUP = 1
-IDLE = 300  # seconds that an entry of a flow stays without a packet
+IDLE = 300  # idle timeout of a flow's entries, seconds
 
 
-class Turns:
-    """Smooth weighted round robin: with equal weights it is flowCounter mod N (algorithm 1, lines 4 and 5)."""
+class RoundRobin:
+    """Smooth weighted round-robin: with equal weights it is flowCounter mod N (algorithm 1, lines 4 and 5)."""
 
     def __init__(self, weights):
         self.weights, self.has = weights, [0] * len(weights)
@@ -39,7 +39,7 @@ class Turns:
 
 
 class Switch:
-    """What is told to a switch, in the words of the application."""
+    """Sends messages to a switch."""
 
     def __init__(self, dp):
         self.dp, self.ofp, self.parser = dp, dp.ofproto, dp.ofproto_parser
@@ -73,25 +73,25 @@ class Balance(OSKenApp):
         super().__init__(*args, **more)
         with open(os.environ.get("BALANCE", "balance.json")) as f:
             config = json.load(f)
-        self.method, self.inside, self.links = config["method"], config["inside"], config["links"]
+        self.method, self.internal, self.links = config["method"], config["internal"], config["links"]
         self.weights = [1 if self.method == "rr" else link.get("weight", 1) for link in self.links]
-        self.turns = Turns(self.weights)
-        self.flows = {}  # those that have a link: a SYN that is sent again stays with its own
+        self.round_robin = RoundRobin(self.weights)
+        self.flows = {}  # flow -> link, so that a retransmitted SYN keeps its link
 
     @set_ev_cls(ofp_event.EventOFPSwitchFeatures, CONFIG_DISPATCHER)
     def joined(self, event):
-        """What does not depend on flows: once, when the switch connects."""
+        """Installs everything that does not depend on flows, when the switch connects."""
         switch = Switch(event.msg.datapath)
         switch.send("OFPFlowMod", table_id=switch.ofp.OFPTT_ALL, command=switch.ofp.OFPFC_DELETE, out_port=switch.ofp.OFPP_ANY,
                     out_group=switch.ofp.OFPG_ANY)
         switch.send("OFPGroupMod", switch.ofp.OFPGC_DELETE, 0, switch.ofp.OFPG_ALL)
         self.flows.clear()
         to_controller = [switch.output(switch.ofp.OFPP_CONTROLLER)]
-        switch.entry(WHENCE, 20, {"in_port": INSIDE, "eth_type": ether.ETH_TYPE_ARP}, to_controller)
-        switch.entry(WHENCE, 10, {"in_port": INSIDE, "eth_dst": self.inside["gateway_mac"]}, goto=CHOOSE)
+        switch.entry(INGRESS, 20, {"in_port": INTERNAL, "eth_type": ether.ETH_TYPE_ARP}, to_controller)
+        switch.entry(INGRESS, 10, {"in_port": INTERNAL, "eth_dst": self.internal["gateway_mac"]}, goto=CHOOSE)
         for port, link in enumerate(self.links, FIRST_LINK):
             match = {"in_port": port, "eth_type": ether.ETH_TYPE_IP, "ipv4_dst": link["ip"]}
-            switch.entry(WHENCE, 10, match, goto=BACK)
+            switch.entry(INGRESS, 10, match, goto=BACK)
         if self.method == "group":
             buckets = [switch.bucket(weight, self.out(switch, i)) for i, weight in enumerate(self.weights)]
             switch.send("OFPGroupMod", switch.ofp.OFPGC_ADD, switch.ofp.OFPGT_SELECT, GROUP, buckets)
@@ -103,50 +103,50 @@ class Balance(OSKenApp):
         self.logger.info("balance: switch %016x, %s over %d links", event.msg.datapath.id, self.method, len(self.links))
 
     def out(self, switch, i):
-        """Address translation on the way out of link i, and the way out (algorithm 1, lines 9 to 12)."""
+        """Address translation and output over link i (algorithm 1, lines 9 to 12)."""
         link = self.links[i]
         return switch.set(ipv4_src=link["ip"], eth_src=link["mac"], eth_dst=link["gateway_mac"]) + [switch.output(FIRST_LINK + i)]
 
     def back(self, switch):
-        """The reverse of it."""
-        inside = self.inside
-        return switch.set(ipv4_dst=inside["ip"], eth_src=inside["gateway_mac"], eth_dst=inside["mac"]) + [switch.output(INSIDE)]
+        """The reverse of out."""
+        internal = self.internal
+        return switch.set(ipv4_dst=internal["ip"], eth_src=internal["gateway_mac"], eth_dst=internal["mac"]) + [switch.output(INTERNAL)]
 
     @set_ev_cls(ofp_event.EventOFPPacketIn, MAIN_DISPATCHER)
     def seen(self, event):
         switch, message = Switch(event.msg.datapath), event.msg
-        if message.match["in_port"] != INSIDE:
+        if message.match["in_port"] != INTERNAL:
             return
         frame = packet.Packet(message.data)
-        asked = frame.get_protocol(arp.arp)
-        if asked:
-            self.answer(switch, asked)
+        request = frame.get_protocol(arp.arp)
+        if request:
+            self.answer(switch, request)
         elif frame.get_protocol(ipv4.ipv4):
             self.choose(switch, frame, message.data)
 
-    def answer(self, switch, asked):
-        """Proxy ARP: whoever the host looks for on the inside is the gateway."""
-        if asked.opcode != arp.ARP_REQUEST or asked.dst_ip == self.inside["ip"]:
+    def answer(self, switch, request):
+        """Proxy ARP: any address on the internal interface is the gateway."""
+        if request.opcode != arp.ARP_REQUEST or request.dst_ip == self.internal["ip"]:
             return
-        mac = self.inside["gateway_mac"]
+        mac = self.internal["gateway_mac"]
         reply = packet.Packet()
-        reply.add_protocol(ethernet.ethernet(asked.src_mac, mac, ether.ETH_TYPE_ARP))
-        reply.add_protocol(arp.arp(opcode=arp.ARP_REPLY, src_mac=mac, src_ip=asked.dst_ip, dst_mac=asked.src_mac, dst_ip=asked.src_ip))
+        reply.add_protocol(ethernet.ethernet(request.src_mac, mac, ether.ETH_TYPE_ARP))
+        reply.add_protocol(arp.arp(opcode=arp.ARP_REPLY, src_mac=mac, src_ip=request.dst_ip, dst_mac=request.src_mac, dst_ip=request.src_ip))
         reply.serialize()
-        switch.packet(reply.data, [switch.output(INSIDE)], switch.ofp.OFPP_CONTROLLER)
+        switch.packet(reply.data, [switch.output(INTERNAL)], switch.ofp.OFPP_CONTROLLER)
 
     def choose(self, switch, frame, data):
         """Algorithm 1, for TCP and UDP."""
         ip, segment, datagram = frame.get_protocol(ipv4.ipv4), frame.get_protocol(tcp.tcp), frame.get_protocol(udp.udp)
         l4, name = (segment, "tcp") if segment else (datagram, "udp")
-        if l4 is None or ip.src != self.inside["ip"]:
+        if l4 is None or ip.src != self.internal["ip"]:
             return
         flow = (name, l4.src_port, ip.dst, l4.dst_port)
         first = not segment or segment.bits & (tcp.TCP_SYN | tcp.TCP_ACK) == tcp.TCP_SYN  # line 3
         if flow not in self.flows and not first:
             return
         if flow not in self.flows:
-            self.flows[flow] = self.turns.next()  # lines 4 and 5
+            self.flows[flow] = self.round_robin.next()  # lines 4 and 5
         i = self.flows[flow]
         proto = {"tcp": in_proto.IPPROTO_TCP, "udp": in_proto.IPPROTO_UDP}[name]
         there = {"eth_type": ether.ETH_TYPE_IP, "ip_proto": proto, "ipv4_dst": ip.dst,  # lines 6 to 8
@@ -155,11 +155,11 @@ class Balance(OSKenApp):
                 name + "_src": l4.dst_port, name + "_dst": l4.src_port}
         switch.entry(BACK, 10, here, self.back(switch), idle_timeout=IDLE)
         switch.entry(CHOOSE, 10, there, self.out(switch, i), idle_timeout=IDLE, flags=switch.ofp.OFPFF_SEND_FLOW_REM)  # line 13
-        switch.packet(data, [switch.output(switch.ofp.OFPP_TABLE)], INSIDE)
+        switch.packet(data, [switch.output(switch.ofp.OFPP_TABLE)], INTERNAL)
 
     @set_ev_cls(ofp_event.EventOFPFlowRemoved, MAIN_DISPATCHER)
     def removed(self, event):
-        """A flow that has been idle for long is forgotten."""
+        """Forgets a flow after its idle timeout."""
         match = event.msg.match
         name = "tcp" if match.get("ip_proto") == in_proto.IPPROTO_TCP else "udp"
         self.flows.pop((name, match.get(name + "_src"), match.get("ipv4_dst"), match.get(name + "_dst")), None)

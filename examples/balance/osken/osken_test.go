@@ -21,9 +21,9 @@ import (
 
 // settings are balance.json.
 type settings struct {
-	Method string            `json:"method"`
-	Inside map[string]string `json:"inside"`
-	Links  []map[string]any  `json:"links"`
+	Method   string            `json:"method"`
+	Internal map[string]string `json:"internal"`
+	Links    []map[string]any  `json:"links"`
 }
 
 const server = "203.0.113.9"
@@ -49,8 +49,8 @@ func newNetwork(t *testing.T, method string) *network {
 		t.Fatal(err)
 	}
 	plain := lab.LinkOptions{NoOffloads: true} // as Open vSwitch's userspace datapath needs
-	inside := l.Link(lab.End{Host: n.host, Name: "bal0", Addrs: []string{n.settings.Inside["ip"] + "/29"}}, lab.End{Host: n.host, Name: "bal0p"}, plain)
-	n.settings.Method, n.settings.Inside["mac"] = method, inside.A.MAC.String()
+	internal := l.Link(lab.End{Host: n.host, Name: "bal0", Addrs: []string{n.settings.Internal["ip"] + "/29"}}, lab.End{Host: n.host, Name: "bal0p"}, plain)
+	n.settings.Method, n.settings.Internal["mac"] = method, internal.A.MAC.String()
 	n.server.Interface("lo").Address(server + "/32")
 	for i, link := range n.settings.Links {
 		ip := link["ip"].(string)

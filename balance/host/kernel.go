@@ -1,4 +1,4 @@
-package inside
+package host
 
 import (
 	"errors"
@@ -16,13 +16,13 @@ import (
 	"baton/balance/links"
 )
 
-// protocol is what our routes and rules are of, as rt_protos has it for routing daemons: so they are told from others.
+// protocol marks our routes and rules, as the numbers in rt_protos do for routing daemons.
 const protocol = 66
 
-// stack makes items and undoes them. Both can be done again.
+// stack makes and undoes items. Both can be repeated.
 type stack struct {
 	nl      *netlink.Handle
-	bridges map[string]Bridge // as they were made by this process
+	bridges map[string]Bridge // as this process made them
 }
 
 func openStack() (*stack, error) {
@@ -35,8 +35,8 @@ func openStack() (*stack, error) {
 
 func (k *stack) close() { k.nl.Close() }
 
-// make makes an item in the place of what has its identity or, if it is only kept, mends it when it has gone: nobody is told of what is
-// there already.
+// make makes an item in place of the one with its identity. With keep it only restores one that has gone, so that an existing one causes no
+// notifications.
 func (k *stack) make(item Item, keep bool) error {
 	switch i := item.(type) {
 	case Device:
@@ -59,7 +59,7 @@ func (k *stack) make(item Item, keep bool) error {
 	return fmt.Errorf("%T is not made", item)
 }
 
-// undo says whether it was there.
+// undo reports whether the item existed.
 func (k *stack) undo(item Item) (bool, error) {
 	var err error
 	switch i := item.(type) {
@@ -94,7 +94,7 @@ func (k *stack) undo(item Item) (bool, error) {
 	return err == nil, err
 }
 
-// there overlooks that there is such a one already.
+// there ignores the error that an item exists already.
 func there(err error) error {
 	if errors.Is(err, unix.EEXIST) {
 		return nil
@@ -102,14 +102,14 @@ func there(err error) error {
 	return err
 }
 
-// gone says that there is nothing to undo, or nothing to make it on.
+// gone reports whether an error means that there is nothing to undo, or nothing to make it on.
 func gone(err error) bool {
 	var link netlink.LinkNotFoundError
 	return errors.As(err, &link) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENODEV) ||
 		errors.Is(err, unix.EADDRNOTAVAIL)
 }
 
-// free refuses to put an item where somebody else's is.
+// free refuses to replace what belongs to somebody else.
 func (k *stack) free(item Item) error {
 	switch i := item.(type) {
 	case Device:
@@ -121,7 +121,7 @@ func (k *stack) free(item Item) error {
 			return fmt.Errorf("look for the interface %s: %w", i.Name, err)
 		}
 		if there.Attrs().Alias != i.alias() {
-			return fmt.Errorf("there is an interface %s, which is not ours (inside.interface has another)", i.Name)
+			return fmt.Errorf("the interface %s exists and is not ours (choose another internal.interface)", i.Name)
 		}
 	case Address:
 		return k.freeAddress(i)
@@ -131,7 +131,7 @@ func (k *stack) free(item Item) error {
 	return nil
 }
 
-// freeAddress refuses one that another interface has, as a host has 192.0.0.2 that is an end of DS-Lite (RFC 6333).
+// freeAddress refuses an address of another interface: 192.0.0.2 may be in use for DS-Lite (RFC 6333).
 func (k *stack) freeAddress(a Address) error {
 	f := unix.AF_INET
 	if a.Prefix.Addr().Is6() {
@@ -147,13 +147,13 @@ func (k *stack) freeAddress(a Address) error {
 		}
 		l, err := k.nl.LinkByIndex(other.LinkIndex)
 		if err == nil && l.Attrs().Name != a.Device {
-			return fmt.Errorf("%s is an address of %s (inside.ipv4 and inside.ipv6 have others)", a.Prefix.Addr(), l.Attrs().Name)
+			return fmt.Errorf("%s is an address of %s (choose another internal.ipv4 or internal.ipv6)", a.Prefix.Addr(), l.Attrs().Name)
 		}
 	}
 	return nil
 }
 
-// ours says whether the device is there, and this balance's.
+// ours reports whether the device exists and belongs to this balance.
 func (k *stack) ours(d Device) (bool, error) {
 	there, err := k.nl.LinkByName(d.Name)
 	if gone(err) {
@@ -165,7 +165,7 @@ func (k *stack) ours(d Device) (bool, error) {
 	return there.Attrs().Alias == d.alias(), nil
 }
 
-// unused refuses tables that have routes, and priorities that have rules.
+// unused refuses tables that contain routes, and priorities that have rules.
 func (k *stack) unused(plan []Item) error {
 	tables, priorities := map[int]bool{}, map[int]bool{}
 	least, most := 0, 0
@@ -187,7 +187,7 @@ func (k *stack) unused(plan []Item) error {
 		}
 		for _, r := range rules {
 			if r.Priority >= least && r.Priority <= most {
-				return fmt.Errorf("there is a rule of priority %d, which is not ours (inside.priority has rules from %d to %d)", r.Priority, least, most)
+				return fmt.Errorf("a rule with priority %d exists and is not ours (internal.priority needs %d to %d)", r.Priority, least, most)
 			}
 		}
 		taken := 0
@@ -202,13 +202,13 @@ func (k *stack) unused(plan []Item) error {
 			return fmt.Errorf("look for others' routes: %w", err)
 		}
 		if taken != 0 {
-			return fmt.Errorf("table %d has routes, which are not ours (inside.table is the first of ours)", taken)
+			return fmt.Errorf("table %d has routes that are not ours (choose another internal.table)", taken)
 		}
 	}
 	return nil
 }
 
-// rules counts those of our protocol.
+// rules counts the rules with our protocol number.
 func (k *stack) rules() (n int, err error) {
 	for _, f := range []int{unix.AF_INET, unix.AF_INET6} {
 		rules, err := k.nl.RuleList(f)
@@ -241,7 +241,7 @@ func (k *stack) makeDevice(d Device) error {
 		return err
 	}
 	if there.Type() != "veth" || there.Attrs().HardwareAddr.String() != hardware(d.MAC).String() {
-		return fmt.Errorf("it is there, and not ours")
+		return fmt.Errorf("it exists and is not ours")
 	}
 	if there.Attrs().Alias == d.alias() {
 		return nil
@@ -260,7 +260,7 @@ func (k *stack) undoDevice(d Device) (bool, error) {
 		return false, err
 	}
 	if there.Type() != "veth" || there.Attrs().HardwareAddr.String() != hardware(d.MAC).String() {
-		return false, nil // somebody else has the name by now
+		return false, nil // somebody else has the name now
 	}
 	if err := k.nl.LinkDel(there); err != nil && !gone(err) {
 		return false, err
@@ -268,7 +268,7 @@ func (k *stack) undoDevice(d Device) (bool, error) {
 	return true, nil
 }
 
-// settle sets what the device has of its own, and goes with it: no journal tells of it.
+// settle sets up the device itself. No journal records that, because it goes with the device.
 func (k *stack) settle(p Plan) error {
 	for _, name := range []string{Peer(p.Device), p.Device} {
 		l, err := k.nl.LinkByName(name)
@@ -295,7 +295,7 @@ func (k *stack) settle(p Plan) error {
 	return nil
 }
 
-// setSysctls has the interface have those IPv6 addresses alone that it is given, or no IPv6. A kernel without IPv6 has none of them.
+// setSysctls restricts the interface to its assigned IPv6 addresses, or disables IPv6. It does nothing on a kernel without IPv6.
 func setSysctls(name string, v6 bool) error {
 	dir := filepath.Join("/proc/sys/net/ipv6/conf", name)
 	if _, err := os.Stat(dir); err != nil {
@@ -320,7 +320,7 @@ func setSysctls(name string, v6 bool) error {
 
 const (
 	ifaNoDAD         = 0x02  // IFA_F_NODAD of linux/if_addr.h
-	ifaNoPrefixRoute = 0x200 // IFA_F_NOPREFIXROUTE: main is not changed
+	ifaNoPrefixRoute = 0x200 // IFA_F_NOPREFIXROUTE: no route in the main table
 )
 
 func ipNet(p netip.Prefix) *net.IPNet {
@@ -384,7 +384,7 @@ func (k *stack) makeRoute(r Route, keep bool) error {
 		err = k.nl.RouteReplace(route)
 	}
 	if gone(err) || errors.Is(err, unix.ENETDOWN) {
-		return nil // a link has gone: another plan will come
+		return nil // a link has gone: another plan will follow
 	}
 	return err
 }
@@ -405,7 +405,7 @@ func (k *stack) route(r Route) (*netlink.Route, error) {
 	}
 	if r.Gateway.IsValid() {
 		route.Gw = r.Gateway.AsSlice()
-		route.Flags = int(netlink.FLAG_ONLINK) // as a gateway that is out of the link's network has it
+		route.Flags = int(netlink.FLAG_ONLINK) // also for a gateway outside of the link's network
 	} else if !r.IPv6 {
 		route.Scope = netlink.SCOPE_LINK
 	}

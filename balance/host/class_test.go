@@ -1,4 +1,4 @@
-package inside
+package host
 
 import (
 	"errors"
@@ -59,7 +59,7 @@ func removeGroup(t *testing.T, dir string) {
 
 // TestClasses has applications of a user and of control groups sent to the gateways of their classes.
 func TestClasses(t *testing.T) {
-	group := fmt.Sprintf("baton-inside-%d", os.Getpid())
+	group := fmt.Sprintf("baton-internal-%d", os.Getpid())
 	dir := cgroups(t, group)
 	n := newNetwork(t)
 	s := n.state() // class 1 is a user's

@@ -1,13 +1,13 @@
-package inside
+package host
 
 import kernel "baton/datapath/balance"
 
 // marks are the control groups whose sockets are marked. They go with the process.
 type marks struct {
-	applications *kernel.Applications // nil while there is none
+	applications *kernel.Applications // nil: none
 }
 
-// set says which there are; those that have not been made yet are attached to by refresh.
+// set replaces the groups; refresh attaches to those that are created later.
 func (m *marks) set(groups []Group) error {
 	if m.applications == nil {
 		if len(groups) == 0 {

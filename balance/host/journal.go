@@ -1,4 +1,4 @@
-package inside
+package host
 
 import (
 	"encoding/json"
@@ -15,18 +15,18 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// Folder is where journals are. What they tell of does not outlive a restart of the host, and neither do they.
+// Folder contains the journals. Like what they record, they do not survive a reboot.
 const Folder = "/run/baton"
 
-// ErrRunning is that another process has the name.
-var ErrRunning = errors.New("it is running")
+// ErrRunning says that another process has the name.
+var ErrRunning = errors.New("already running")
 
-// ErrNewer is that the journal is of a version that this one cannot read.
-var ErrNewer = errors.New("the journal is of another version")
+// ErrNewer says that the journal has a version that this program cannot read.
+var ErrNewer = errors.New("the journal has another version")
 
-const journalVersion = 1
+const journalVersion = 2
 
-// journal is what may be there of our making: never less than what is. It belongs to the process that holds its lock.
+// journal lists what we may have made: never less than what exists. It belongs to the process that holds its lock.
 type journal struct {
 	path  string
 	lock  *os.File
@@ -39,10 +39,10 @@ type journalFile struct {
 	Items   items
 }
 
-// openJournal takes the lock, and reads what a process before has left.
+// openJournal takes the lock, and reads what a previous process has left.
 func openJournal(folder, name string) (*journal, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return nil, fmt.Errorf("make the journal's folder: %w", err)
+		return nil, fmt.Errorf("create the journal's folder: %w", err)
 	}
 	j := &journal{path: filepath.Join(folder, "balance-"+name+".json")}
 	var err error
@@ -55,7 +55,7 @@ func openJournal(folder, name string) (*journal, error) {
 	return j, nil
 }
 
-// takeLock takes the lock that is a file's, which is removed by who gives it up.
+// takeLock takes the lock, a file that its owner removes when it gives the lock up.
 func takeLock(path string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
@@ -114,7 +114,7 @@ func (j *journal) read() error {
 	return nil
 }
 
-// write replaces the file at once, or removes it when there is nothing to tell.
+// write replaces the file atomically, or removes it when the journal is empty.
 func (j *journal) write() error {
 	if len(j.items) == 0 {
 		if err := os.Remove(j.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -132,7 +132,7 @@ func (j *journal) write() error {
 	return nil
 }
 
-// add tells of what will be made.
+// add records items before they are made.
 func (j *journal) add(i Item) error {
 	for _, there := range j.items {
 		if same(there, i) {
@@ -143,7 +143,7 @@ func (j *journal) add(i Item) error {
 	return j.write()
 }
 
-// drop tells that some are no more.
+// drop removes items that do not exist any more.
 func (j *journal) drop(gone ...Item) error {
 	var left items
 	for _, i := range j.items {
@@ -162,7 +162,7 @@ func (j *journal) drop(gone ...Item) error {
 	return j.write()
 }
 
-// close gives the lock up.
+// close gives up the lock.
 func (j *journal) close() error {
 	err := os.Remove(j.lock.Name())
 	return errors.Join(err, j.lock.Close())

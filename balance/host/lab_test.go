@@ -1,4 +1,4 @@
-package inside
+package host
 
 import (
 	"bytes"
@@ -61,7 +61,7 @@ func newNetwork(t *testing.T) *network {
 func (n *network) state() State {
 	s := State{
 		Name: "test", Datapath: config.Baton, Controller: "unix:" + filepath.Join(n.folder, "controller.sock"),
-		Inside: config.Inside{
+		Internal: config.Internal{
 			Interface: "bal0", IPv4: netip.MustParsePrefix("192.0.0.2/29"), IPv6: netip.MustParsePrefix("64:ff9b:1::2/64"),
 			Priority: 32765, Table: 30000,
 		},

@@ -10,37 +10,36 @@ import (
 
 	"baton/balance/alive"
 	"baton/balance/config"
-	"baton/balance/inside"
+	"baton/balance/host"
 	"baton/balance/links"
 	"baton/balance/policy"
 	"baton/balance/tables"
 )
 
-// known is all that it depends on what there is to be. It is data: the loop notes in it what happens, and asks it for the tables and for the
-// host's side.
-type known struct {
+// state is everything that the tables and the host's side depend on. It is data: the loop records events in it and derives both from it.
+type state struct {
 	cfg    *config.Config
-	users  map[string]uint32 // the numbers of the users that rules name
-	places []place           // by the links' OpenFlow ports from tables.FirstLink on
+	users  map[string]uint32 // user ids, by the names in rules
+	places []place           // by OpenFlow port, from tables.FirstLink on
 }
 
-// place is that of a link. A link keeps its place for as long as the process runs, as flows are known by it; one that a reload has taken out
-// leaves an empty one.
+// place belongs to a link. A link keeps its place as long as the process runs, because flows refer to it; a link that a reload removes
+// leaves an empty place.
 type place struct {
-	cfg     config.Link // of the last configuration that had the link
-	gone    bool        // the configuration in force has it not
+	cfg     config.Link // from the last configuration that had the link
+	gone    bool        // not in the current configuration
 	now     links.Link
 	verdict alive.Verdict // of its probes
 	usage   policy.Usage  // of its cap
-	weight  uint16        // as weighed
+	weight  uint16        // computed from measurements
 
-	told  string // the state that was told last, and since when it is so
-	since time.Time
+	reported string // the state that was last reported, and since when
+	since    time.Time
 }
 
-// configure puts a configuration in force. Places of links stay. The error is of one that there is no room for, or that names what there is not.
-func (k known) configure(cfg *config.Config) (known, error) {
-	next := known{cfg: cfg, users: make(map[string]uint32), places: slices.Clone(k.places)}
+// configure activates a configuration. Links keep their places. It fails if there are too many links or a user is unknown.
+func (k state) configure(cfg *config.Config) (state, error) {
+	next := state{cfg: cfg, users: make(map[string]uint32), places: slices.Clone(k.places)}
 	for i := range next.places {
 		next.places[i].gone = true
 	}
@@ -59,7 +58,7 @@ func (k known) configure(cfg *config.Config) (known, error) {
 		}
 	}
 	if len(next.places) > tables.MaxLinks {
-		return k, fmt.Errorf("%s: links: %d, with those that the process has had: a restart is needed for more than %d", cfg.File, len(next.places),
+		return k, fmt.Errorf("%s: links: %d, including those since the start: more than %d need a restart", cfg.File, len(next.places),
 			tables.MaxLinks)
 	}
 	for i, r := range cfg.Rules {
@@ -76,8 +75,8 @@ func (k known) configure(cfg *config.Config) (known, error) {
 	return next, nil
 }
 
-// placeOf is the place of a link that the configuration has.
-func (k *known) placeOf(device string) int {
+// placeOf returns the place of a configured link.
+func (k *state) placeOf(device string) int {
 	return slices.IndexFunc(k.places, func(p place) bool { return p.cfg.Interface == device })
 }
 
@@ -94,11 +93,11 @@ func userNumber(name string) (uint32, error) {
 	return uint32(number), err
 }
 
-// decide says how the links are used, by their places.
+// decide says how the links are used, by place.
 //
-// Probes count as long as they let one link be used: if none of them answers, their server may be what is dead, and a portal is signed in
-// at by the link that has it.
-func (k *known) decide() []policy.Decision {
+// Probes are ignored if no link would be usable: then the probed server itself may be down, and users sign in to a portal over the link
+// that has it.
+func (k *state) decide() []policy.Decision {
 	in := make([]policy.Input, len(k.places))
 	answers := slices.ContainsFunc(k.places, func(p place) bool { return p.now.Usable() && verdictOf(p.verdict) == policy.Alive })
 	for i := range k.places {
@@ -118,25 +117,25 @@ func verdictOf(v alive.Verdict) policy.Verdict {
 	case alive.Portal:
 		return policy.Portal
 	}
-	return policy.Alive // also one that has not been asked for long enough
+	return policy.Alive // also before the first result
 }
 
-// tables is what the switch's tables depend on. The MTU is the inside's, and v6 says whether that has IPv6.
-func (k *known) tables(decisions []policy.Decision, mtu int, v6 bool) tables.State {
+// tables returns the state for the switch's tables. The MTU is that of the internal interface; v6: it has IPv6.
+func (k *state) tables(decisions []policy.Decision, mtu int, v6 bool) tables.State {
 	s := tables.State{
 		Datapath: k.cfg.Datapath,
-		Inside:   tables.Inside{MAC: inside.HostMAC, MTU: mtu, IPv4: k.cfg.Inside.IPv4.Addr()},
+		Internal: tables.Internal{MAC: host.HostMAC, MTU: mtu, IPv4: k.cfg.Internal.IPv4.Addr()},
 	}
 	if v6 {
-		s.Inside.IPv6 = k.cfg.Inside.IPv6.Addr()
+		s.Internal.IPv6 = k.cfg.Internal.IPv6.Addr()
 	}
 	applications := k.cfg.Applications()
 	for class := range len(applications) + 1 {
-		g := tables.Gateway{IPv4: k.cfg.Inside.Gateway4(class)}
+		g := tables.Gateway{IPv4: k.cfg.Internal.Gateway4(class)}
 		if v6 {
-			g.IPv6 = k.cfg.Inside.Gateway6(class)
+			g.IPv6 = k.cfg.Internal.Gateway6(class)
 		}
-		s.Inside.Gateways = append(s.Inside.Gateways, g)
+		s.Internal.Gateways = append(s.Internal.Gateways, g)
 	}
 	for _, d := range decisions {
 		s.Links = append(s.Links, d.Link)
@@ -148,17 +147,17 @@ func (k *known) tables(decisions []policy.Decision, mtu int, v6 bool) tables.Sta
 		}
 		s.Rules = append(s.Rules, tables.Rule{
 			To: r.To, Services: r.Services, Class: class, Links: k.placesOf(r.Links), Otherwise: r.Otherwise,
-			Method: cmp.Or(r.Method, k.cfg.Method), Together: r.Together,
+			Method: cmp.Or(r.Method, k.cfg.Method), Affinity: r.Affinity,
 		})
 	}
 	s.Rules = append(s.Rules, tables.Rule{
-		Links: k.placesOf(nil), Otherwise: config.Any, Method: k.cfg.Method, Together: k.cfg.Together,
+		Links: k.placesOf(nil), Otherwise: config.Any, Method: k.cfg.Method, Affinity: k.cfg.Affinity,
 	})
 	return s
 }
 
-// placesOf returns the places of links by their names; of all that are configured when there are no names.
-func (k *known) placesOf(names []string) []int {
+// placesOf returns the places of links by name; without names, of all configured ones.
+func (k *state) placesOf(names []string) []int {
 	var list []int
 	for i := range k.places {
 		if p := &k.places[i]; !p.gone && (len(names) == 0 || slices.Contains(names, p.cfg.Name)) {
@@ -168,9 +167,9 @@ func (k *known) placesOf(names []string) []int {
 	return list
 }
 
-// inside is what the host's side depends on.
-func (k *known) inside() inside.State {
-	s := inside.State{Name: k.cfg.Name, Inside: k.cfg.Inside, Datapath: k.cfg.Datapath}
+// internal returns the state for the host's side.
+func (k *state) internal() host.State {
+	s := host.State{Name: k.cfg.Name, Internal: k.cfg.Internal, Datapath: k.cfg.Datapath}
 	for i := range k.places {
 		s.Links = append(s.Links, k.places[i].now)
 	}
@@ -181,12 +180,12 @@ func (k *known) inside() inside.State {
 	return s
 }
 
-func (k *known) class(number int, a config.Application) inside.Class {
-	c := inside.Class{
-		IPv4: k.cfg.Inside.Gateway4(number), IPv6: k.cfg.Inside.Gateway6(number), MAC: tables.GatewayMAC(number), Group: a.Cgroup,
+func (k *state) class(number int, a config.Application) host.Class {
+	c := host.Class{
+		IPv4: k.cfg.Internal.Gateway4(number), IPv6: k.cfg.Internal.Gateway6(number), MAC: tables.GatewayMAC(number), Group: a.Cgroup,
 	}
 	if a.User != "" {
-		c.Users = &inside.Users{First: k.users[a.User], Last: k.users[a.User]}
+		c.Users = &host.Users{First: k.users[a.User], Last: k.users[a.User]}
 	}
 	return c
 }

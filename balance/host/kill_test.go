@@ -1,4 +1,4 @@
-package inside
+package host
 
 import (
 	"errors"
@@ -81,7 +81,7 @@ func TestCapabilities(t *testing.T) {
 	}
 	n := newNetwork(t)
 	n.host.Lab().Need("setpriv")
-	group := fmt.Sprintf("baton-inside-%d", os.Getpid())
+	group := fmt.Sprintf("baton-internal-%d", os.Getpid())
 	if err := os.Mkdir(cgroups(t, group), 0o755); err != nil {
 		t.Fatal(err)
 	}

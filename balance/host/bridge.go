@@ -1,4 +1,4 @@
-package inside
+package host
 
 import (
 	"bytes"
@@ -11,15 +11,15 @@ import (
 	"syscall"
 )
 
-// vsctlTimeout is how long Open vSwitch may take to do what it was told, in seconds.
+// vsctlTimeout bounds a command of Open vSwitch, in seconds.
 const vsctlTimeout = 20
 
-// ownerKey is where a bridge says whose it is, so that it is known without a journal: Open vSwitch's database outlives a restart of the host.
+// ownerKey records the owner of a bridge in Open vSwitch's database, which survives a reboot, unlike the journal.
 const ownerKey = "external_ids:baton-balance"
 
-// vsctl runs ovs-vsctl, which waits until the switch has done it. It dies with us.
+// vsctl runs ovs-vsctl, which waits until the switch has finished. It dies with this process.
 func vsctl(args ...string) (string, error) {
-	// The kernel sends the signal when the thread ends that has started it.
+	// The kernel sends the signal when the thread ends that started the process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := exec.Command("ovs-vsctl", append([]string{fmt.Sprintf("--timeout=%d", vsctlTimeout)}, args...)...)
@@ -33,7 +33,7 @@ func vsctl(args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// bridgeOwner is whose bridge it is: "" when there is none, or nobody has told.
+// bridgeOwner returns the owner of a bridge: "" if the bridge does not exist or has none.
 func bridgeOwner(name string) (owner string, there bool, err error) {
 	names, err := vsctl("list-br")
 	if err != nil || !slices.Contains(strings.Fields(names), name) {
@@ -43,26 +43,26 @@ func bridgeOwner(name string) (owner string, there bool, err error) {
 	return strings.Trim(owner, `"`), true, err
 }
 
-// bridgeQoS is the record that has Open vSwitch leave the queues of a bridge's ports alone: without one it deletes those that are there.
+// bridgeQoS returns the record that makes Open vSwitch leave the queues of a bridge's ports alone: without it, existing queues are deleted.
 func bridgeQoS(owner string) (id string, err error) {
 	out, err := vsctl("--columns=_uuid", "--format=csv", "--data=bare", "--no-headings", "find", "qos", ownerKey+"="+owner)
 	id, _, _ = strings.Cut(out, "\n")
 	return id, err
 }
 
-// freeBridge refuses to take a bridge that is somebody else's.
+// freeBridge refuses a bridge that belongs to somebody else.
 func (k *stack) freeBridge(b Bridge) error {
 	owner, there, err := bridgeOwner(b.Name)
 	if err != nil {
 		return fmt.Errorf("look for the bridge %s: %w", b.Name, err)
 	}
 	if there && owner != b.Owner {
-		return fmt.Errorf("there is an Open vSwitch bridge %s, which is not ours (inside.interface has another)", b.Name)
+		return fmt.Errorf("the Open vSwitch bridge %s exists and is not ours (choose another internal.interface)", b.Name)
 	}
 	return nil
 }
 
-// makeBridge makes the bridge and its ports in one transaction, or changes them.
+// makeBridge creates or changes the bridge and its ports in one transaction.
 func (k *stack) makeBridge(b Bridge) error {
 	if was, made := k.bridges[b.Name]; made && same(was, b) {
 		return nil
@@ -91,7 +91,7 @@ func (k *stack) makeBridge(b Bridge) error {
 	return nil
 }
 
-// bridgeCommand is what ovs-vsctl is told, of a bridge that has these ports and this record for queues, or is not there.
+// bridgeCommand returns the arguments of ovs-vsctl for a bridge with these existing ports and QoS record, or for one to create.
 func bridgeCommand(b Bridge, there []string, qos string) []string {
 	args := []string{
 		"--may-exist", "add-br", b.Name, "--", "set", "bridge", b.Name, "datapath_type=netdev", "fail_mode=secure", "protocols=OpenFlow13",
@@ -118,16 +118,16 @@ func bridgeCommand(b Bridge, there []string, qos string) []string {
 	return args
 }
 
-// checkPorts refuses a bridge that could not take the inside's port, or gave it another number. Links may come later.
+// checkPorts refuses a bridge that could not add the internal port or gave it another number. Links may be added later.
 func checkPorts(b Bridge) error {
-	inside := b.Ports[0]
-	out, err := vsctl("--columns=ofport,error", "--format=csv", "--data=bare", "--no-headings", "find", "interface", "name="+inside.Interface)
+	internal := b.Ports[0]
+	out, err := vsctl("--columns=ofport,error", "--format=csv", "--data=bare", "--no-headings", "find", "interface", "name="+internal.Interface)
 	if err != nil {
 		return err
 	}
 	number, fault, _ := strings.Cut(out, ",")
-	if number != strconv.Itoa(inside.Number) {
-		return fmt.Errorf("port %s is number %s instead of %d: %s", inside.Interface, number, inside.Number, fault)
+	if number != strconv.Itoa(internal.Number) {
+		return fmt.Errorf("port %s is number %s instead of %d: %s", internal.Interface, number, internal.Number, fault)
 	}
 	return nil
 }
@@ -150,6 +150,6 @@ func (k *stack) undoBridge(b Bridge) (bool, error) {
 	if err != nil || qos == "" {
 		return there, err
 	}
-	_, err = vsctl("--if-exists", "destroy", "qos", qos) // not before its ports
+	_, err = vsctl("--if-exists", "destroy", "qos", qos) // only after its ports
 	return true, err
 }

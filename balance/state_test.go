@@ -20,9 +20,9 @@ func parsed(t *testing.T, text string) *config.Config {
 	return cfg
 }
 
-func configured(t *testing.T, text string) known {
+func configured(t *testing.T, text string) state {
 	t.Helper()
-	k, err := known{}.configure(parsed(t, text))
+	k, err := state{}.configure(parsed(t, text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +87,8 @@ func TestPlacesStay(t *testing.T) {
 	if !slices.Equal(s.Rules[0].Links, []int{1}) || !slices.Equal(s.Rules[1].Links, []int{1, 2}) || len(s.Rules) != 2 {
 		t.Errorf("%+v", s.Rules)
 	}
-	if i := k.inside().Links[0]; i.Interface != "" {
-		t.Errorf("the inside knows of a link that is gone: %+v", i)
+	if i := k.internal().Links[0]; i.Interface != "" {
+		t.Errorf("the host side knows of a link that is gone: %+v", i)
 	}
 	if k, err = k.configure(parsed(t, "links: [a, b]\n")); err != nil || k.places[0].gone || !k.places[2].gone {
 		t.Errorf("%v, %+v", err, k.places)
@@ -118,12 +118,12 @@ method: hash
 			t.Errorf("rule %d is of class %d, want %d", i, s.Rules[i].Class, want)
 		}
 	}
-	if s.Rules[2].Method != config.Turns || s.Rules[3].Method != config.Hash || s.Inside.IPv6.IsValid() || len(s.Inside.Gateways) != 3 {
+	if s.Rules[2].Method != config.RoundRobin || s.Rules[3].Method != config.Hash || s.Internal.IPv6.IsValid() || len(s.Internal.Gateways) != 3 {
 		t.Errorf("%+v", s)
 	}
-	in := k.inside()
+	in := k.internal()
 	if len(in.Classes) != 3 || in.Classes[1].Users == nil || in.Classes[1].Users.First != 0 || in.Classes[2].Group != "/x" ||
-		in.Classes[2].IPv4 != s.Inside.Gateways[2].IPv4 || in.Classes[0].MAC == in.Classes[1].MAC {
+		in.Classes[2].IPv4 != s.Internal.Gateways[2].IPv4 || in.Classes[0].MAC == in.Classes[1].MAC {
 		t.Errorf("%+v", in.Classes)
 	}
 	if _, err := k.configure(parsed(t, "links: [a]\nrules: [{application: {user: nobody-at-all}, links: [a]}]\n")); err == nil {

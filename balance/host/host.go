@@ -1,4 +1,4 @@
-package inside
+package host
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Options are where a host's side is kept account of. The zero value is right for a host.
+// Options of a host's side. The zero value is valid.
 type Options struct {
 	Folder string // of the journal; default: Folder
 }
@@ -22,20 +22,19 @@ type Host struct {
 	kernel   *stack
 	plan     Plan
 	diverted bool
-	checked  bool // that nobody else has our tables and priorities
+	checked  bool // nobody else uses our tables and priorities
 	marks    *marks
 
-	done     chan struct{} // closed when default routes are followed no more
-	watched  chan struct{} // closed then
-	watchErr error         // what following them has failed with, which Refresh tells
+	done     chan struct{} // closed to stop following default routes
+	watched  chan struct{} // closed when that has stopped
+	watchErr error         // last error of following them, which Refresh returns
 
-	// reached is called at each point of a change: before something is made or undone, which the journal tells of, and after. Only tests
-	// have one.
+	// reached is called before and after something is made or undone, as the journal records it. Only tests set it.
 	reached func(point string)
 }
 
-// Open takes the balance's name, which one process has at a time: another one gets ErrRunning. What a process has left that was killed is
-// taken over: Prepare makes of it what there should be, and flows go on meanwhile. The caller closes the Host.
+// Open takes the balance's name. One process can have it at a time: others get ErrRunning. What a killed process has left is taken over:
+// Prepare changes it as needed, and flows continue meanwhile. The caller closes the Host.
 func Open(name string, o Options) (*Host, error) {
 	if o.Folder == "" {
 		o.Folder = Folder
@@ -58,51 +57,52 @@ func Open(name string, o Options) (*Host, error) {
 	return h, nil
 }
 
-// Left says whether there is something that a process before has left.
+// Left reports whether a previous process has left something.
 func (h *Host) Left() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.journal.items) > 0
 }
 
-// Prepare makes the host be as planned: at first, and whenever the plan has changed. New connections are not led to the inside before Divert;
-// those that a process before has diverted stay so. It may fail in the midst: the caller closes the host, or calls Prepare again.
+// Prepare applies the plan: first, and whenever it has changed. New connections go to the internal interface only after Divert; those that
+// a previous process has diverted stay diverted. If it fails halfway, the caller closes the host or calls Prepare again.
 //
-// A link that has gone meanwhile is no failure: who watches the links comes with another plan.
+// A link that has gone meanwhile is no error: the caller will get another plan.
 func (h *Host) Prepare(p Plan) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.checked {
 		if err := h.check(p); err != nil {
-			return fmt.Errorf("prepare the inside: %w", err)
+			return fmt.Errorf("prepare the host's side: %w", err)
 		}
 		h.checked = true
 	}
 	h.plan = p
 	if err := h.reconcile(p); err != nil {
-		return fmt.Errorf("prepare the inside: %w", err)
+		return fmt.Errorf("prepare the host's side: %w", err)
 	}
 	if err := h.tunnels(p); err != nil {
-		return fmt.Errorf("prepare the inside: %w", err)
+		return fmt.Errorf("prepare the host's side: %w", err)
 	}
 	if err := h.marks.set(p.Groups); err != nil {
-		return fmt.Errorf("prepare the inside: %w", err)
+		return fmt.Errorf("prepare the host's side: %w", err)
 	}
 	return nil
 }
 
-// Divert leads new connections to the inside, from now on. The switch must be ready.
+// Divert routes new connections to the internal interface from now on. The switch must be ready.
 func (h *Host) Divert() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.diverted = true
 	if err := h.reconcile(h.plan); err != nil {
-		return fmt.Errorf("divert connections to the inside: %w", err)
+		return fmt.Errorf("divert connections: %w", err)
 	}
 	return nil
 }
 
-// Undivert leads new connections as main says again, before the switch stops and what goes by it is ended. All else is left until Close.
+// Undivert routes new connections by the main table again, before the switch stops and its connections are ended. All else stays until
+// Close.
 func (h *Host) Undivert() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -115,14 +115,14 @@ func (h *Host) Undivert() error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("divert no more connections: %w", err)
+		return fmt.Errorf("stop diverting connections: %w", err)
 	}
 	return nil
 }
 
-// Refresh attaches to control groups that are there anew, as that of a service which was restarted, and mends what somebody else has taken
-// away: systemd-networkd, when it starts, removes rules that are not its own. It is to be called every second or so. missing are control
-// groups that there are none of. It also tells why VPNs' default routes are not followed.
+// Refresh attaches to control groups that were created again, as for a restarted service, and repairs what somebody else has removed:
+// systemd-networkd removes foreign rules when it starts. Call it about once a second. missing are control groups that do not exist. It also
+// returns errors of following VPNs' default routes.
 func (h *Host) Refresh() (missing []string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -133,7 +133,7 @@ func (h *Host) Refresh() (missing []string, err error) {
 
 func (h *Host) mend() error {
 	if len(h.plan.Items) == 0 {
-		return nil // nothing is prepared
+		return nil // not prepared
 	}
 	rules := 0
 	for _, i := range h.journal.items {
@@ -146,7 +146,7 @@ func (h *Host) mend() error {
 		err = h.reconcile(h.plan)
 	}
 	if err != nil {
-		return fmt.Errorf("mend the inside: %w", err)
+		return fmt.Errorf("repair the host's side: %w", err)
 	}
 	return nil
 }
@@ -157,13 +157,13 @@ func (h *Host) check(p Plan) error {
 		return nil
 	}
 	ours, err := h.kernel.ours(p.Items[0].(Device))
-	if err != nil || ours { // it is left from a process whose journal was lost
+	if err != nil || ours { // left by a process whose journal was lost
 		return err
 	}
 	return h.kernel.unused(append(slices.Clone(p.Items), p.Divert...))
 }
 
-// reconcile makes the host be as planned, and the journal.
+// reconcile applies the plan to the host and the journal.
 func (h *Host) reconcile(p Plan) error {
 	want := slices.Clone(p.Items)
 	for _, d := range p.Divert {
@@ -177,13 +177,13 @@ func (h *Host) reconcile(p Plan) error {
 	}
 	for _, i := range h.journal.items {
 		if r, is := i.(Route); is && r.Table == p.TunnelTable {
-			want = append(want, i) // tunnels will say
+			want = append(want, i) // tunnels decides about these
 		}
 	}
 	return h.follow(difference(h.journal.items, want))
 }
 
-// follow takes the steps.
+// follow performs the steps.
 func (h *Host) follow(steps []step) error {
 	for _, s := range steps {
 		switch s.kind {
@@ -236,7 +236,7 @@ func (h *Host) undo(i Item) (did bool, err error) {
 	return did, nil
 }
 
-// undoAll takes away what the journal tells of, the diversion first. What fails is left in the journal.
+// undoAll undoes everything in the journal, the diversion first. Failed items stay in the journal.
 func (h *Host) undoAll() (undone []string, err error) {
 	var errs []error
 	for _, i := range undoing(h.journal.items) {
@@ -249,7 +249,7 @@ func (h *Host) undoAll() (undone []string, err error) {
 	return undone, errors.Join(errs...)
 }
 
-// undoing is the reverse order of making, but that the jumps come first: other items may have come after them.
+// undoing returns the items in reverse order, but with the jumps first: other items may have been made after them.
 func undoing(made []Item) []Item {
 	var first, then []Item
 	for _, i := range slices.Backward(made) {
@@ -262,7 +262,7 @@ func undoing(made []Item) []Item {
 	return append(first, then...)
 }
 
-// Close takes everything away, the diversion first, and gives the name up.
+// Close undoes everything, the diversion first, and gives up the name.
 func (h *Host) Close() error {
 	h.unwatch()
 	h.mu.Lock()
@@ -271,8 +271,7 @@ func (h *Host) Close() error {
 	return errors.Join(err, h.release())
 }
 
-// Leave gives the name up and leaves everything for a process that comes at once, as when a newer version is started, or for Restore.
-// Marks of control groups go nevertheless.
+// Leave gives up the name but leaves everything to the next process, as in an upgrade, or to Restore. Only the marks of control groups go.
 func (h *Host) Leave() error {
 	h.unwatch()
 	h.mu.Lock()
@@ -286,8 +285,8 @@ func (h *Host) release() error {
 	return errors.Join(err, h.journal.close())
 }
 
-// Restore undoes what a process has left that was killed, and tells what that was. While one is running, the error wraps ErrRunning. It
-// may be called again and again: what has failed is tried anew.
+// Restore undoes and lists what a killed process has left. While a process is running, the error wraps ErrRunning. It can be repeated, and
+// retries what has failed.
 func Restore(name string, o Options) (undone []string, err error) {
 	h, err := Open(name, o)
 	if err != nil {

@@ -1,4 +1,4 @@
-package inside
+package host
 
 import (
 	"encoding/json"
@@ -27,7 +27,7 @@ func twoLinks() State {
 	}
 	return State{
 		Name: "home", Datapath: config.Baton, Links: []links.Link{link(0), link(1)},
-		Inside: config.Inside{
+		Internal: config.Internal{
 			Interface: "bal0", IPv4: netip.MustParsePrefix("192.0.0.2/29"), IPv6: netip.MustParsePrefix("64:ff9b:1::2/64"), Priority: 32765, Table: 30000,
 		},
 		Classes: []Class{
@@ -242,7 +242,7 @@ func TestJournal(t *testing.T) {
 	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
 		t.Errorf("%v is left, %v", left, err)
 	}
-	for _, text := range []string{"", "{}", `{"Version":2}`, `{"Version":1,"Items":[{"Kind":"moon","Item":{}}]}`, `{"Version":1,"Items":[{"Kind":"rule","Item":7}]}`} {
+	for _, text := range []string{"", "{}", `{"Version":3}`, `{"Version":2,"Items":[{"Kind":"moon","Item":{}}]}`, `{"Version":2,"Items":[{"Kind":"rule","Item":7}]}`} {
 		if err := os.WriteFile(filepath.Join(folder, "balance-home.json"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

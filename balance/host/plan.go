@@ -1,4 +1,4 @@
-package inside
+package host
 
 import (
 	"net/netip"
@@ -7,55 +7,56 @@ import (
 	"baton/balance/links"
 )
 
-// State is all that a plan depends on.
+// State is everything that a plan depends on.
 type State struct {
 	Name     string // of the balance
-	Inside   config.Inside
+	Internal config.Internal
 	Datapath config.Datapath
-	Links    []links.Link // by their place, which is that of a port of the switch; an empty place has no interface
-	Classes  []Class      // of applications; the first one is that of all others, and has a gateway alone
+	Links    []links.Link // by place, as for the switch's ports; an empty place has no interface
+	Classes  []Class      // of applications; the first is for all others, and only has a gateway
 
-	// Controller is where Open vSwitch's bridge finds us: "tcp:…", or "unix:…" in its own folder. "": we find it.
+	// Controller is the address of the controller for Open vSwitch's bridge: "tcp:…", or "unix:…" in its own folder. "": we connect to the
+	// bridge.
 	Controller string
 
-	// KeepIPv6 has the inside have an IPv6 address although no link has one: connections are waiting for a link to come back.
+	// KeepIPv6 keeps an internal IPv6 address although no link has one: connections wait for a link to come back.
 	KeepIPv6 bool
 }
 
-// Class is applications whose flows have rules of their own.
+// Class is a set of applications with rules of their own.
 type Class struct {
 	IPv4, IPv6 netip.Addr // of the gateway; not valid: none
 	MAC        links.MAC  // of the gateway
 	Users      *Users
-	Group      string // control group, as a path below the root of version 2
+	Group      string // control group, a path below the root of version 2
 }
 
-// Users are a range of users' numbers.
+// Users is a range of user ids.
 type Users struct{ First, Last uint32 }
 
-// The MACs of the device's two ends. They are given when it is made, so that udev gives it no others. Neither is ever on a wire.
+// The MACs of the device's two ends, set at creation so that udev does not change them. They never appear on a wire.
 var (
 	HostMAC = links.MAC{0x02, 0x42, 0x74, 0x01, 0x00, 0x00}
 	peerMAC = links.MAC{0x02, 0x42, 0x74, 0x01, 0x00, 0x01}
 )
 
-// Peer is the other end of the inside interface, which a switch has that is not at the host's end.
-func Peer(inside string) string { return inside + "p" }
+// Peer returns the name of the internal interface's other end, for a switch that does not use the host's end.
+func Peer(internal string) string { return internal + "p" }
 
-// Bridge is the name of Open vSwitch's bridge.
-func BridgeName(inside string) string { return inside + "br" }
+// BridgeName returns the name of Open vSwitch's bridge.
+func BridgeName(internal string) string { return internal + "br" }
 
-// Plan is what there should be. It is pure data; the items stand in the order in which they are made, and are undone in the reverse order.
+// Plan is the desired state. It is pure data; the items are made in order, and undone in reverse order.
 type Plan struct {
 	Device string
 	MTU    int // bytes
 	IPv6   bool
-	Items  []Item // inert without Divert
-	Divert []Item // leads new connections to the inside
+	Items  []Item // have no effect without Divert
+	Divert []Item // route new connections to the internal interface
 	Groups []Group
 
 	Links       []string // interfaces
-	TunnelTable int      // for default routes of VPNs, which are followed as main's change
+	TunnelTable int      // for default routes of VPNs, which follow those of main
 }
 
 // Group is a control group whose new sockets get the mark of a class.
@@ -70,26 +71,26 @@ const (
 	leastIPv6   = 1280 // RFC 8200, section 5: below it an interface has no IPv6
 )
 
-// Make says what there should be.
+// Make computes the plan.
 func Make(s State) Plan {
 	v6 := s.KeepIPv6
 	for _, l := range s.Links {
 		v6 = v6 || l.V6.Address.IsValid()
 	}
-	p := Plan{Device: s.Inside.Interface, IPv6: v6, MTU: mtu(s.Links, v6), TunnelTable: s.Inside.Table + tunnelTable}
+	p := Plan{Device: s.Internal.Interface, IPv6: v6, MTU: mtu(s.Links, v6), TunnelTable: s.Internal.Table + tunnelTable}
 	for _, l := range s.Links {
 		p.Links = append(p.Links, l.Interface)
 	}
 	p.Items = append(p.Items, Device{Name: p.Device, Peer: Peer(p.Device), MAC: HostMAC, PeerMAC: peerMAC, Owner: s.Name})
-	families := []family{{v6: false, inside: s.Inside.IPv4}}
+	families := []family{{v6: false, internal: s.Internal.IPv4}}
 	if v6 {
-		families = append(families, family{v6: true, inside: s.Inside.IPv6})
+		families = append(families, family{v6: true, internal: s.Internal.IPv6})
 	}
 	for i := range families {
-		families[i].links, families[i].ways = s.Links, ways(s, families[i])
+		families[i].links, families[i].paths = s.Links, paths(s, families[i])
 	}
 	for _, f := range families {
-		p.Items = append(p.Items, Address{Device: p.Device, Prefix: f.inside})
+		p.Items = append(p.Items, Address{Device: p.Device, Prefix: f.internal})
 		for _, c := range s.Classes {
 			if !f.gateway(c).IsValid() {
 				continue
@@ -117,7 +118,7 @@ func Make(s State) Plan {
 	return p
 }
 
-// mtu is the least one of the links that can be used, so that a packet fits wherever it is led.
+// mtu returns the smallest MTU of the usable links, so that a packet fits on any of them.
 func mtu(all []links.Link, v6 bool) int {
 	least := 0
 	for _, usable := range []bool{true, false} {
@@ -139,12 +140,12 @@ func mtu(all []links.Link, v6 bool) int {
 	return least
 }
 
-// openVSwitch is what its datapath in user space needs. It sees the links' packets beside the host's stack, not instead of it.
+// openVSwitch returns what its user-space datapath needs. It gets the links' packets in addition to the host's stack, not instead of it.
 func openVSwitch(s State) []Item {
 	var items []Item
-	bridge := Bridge{Name: BridgeName(s.Inside.Interface), Owner: s.Name, Controller: s.Controller}
-	hush := Hush{Table: "baton-balance-" + s.Name, Inside: s.Inside.Interface}
-	bridge.Ports = append(bridge.Ports, Port{Interface: Peer(s.Inside.Interface), Number: insidePort})
+	bridge := Bridge{Name: BridgeName(s.Internal.Interface), Owner: s.Name, Controller: s.Controller}
+	hush := Hush{Table: "baton-balance-" + s.Name, Internal: s.Internal.Interface}
+	bridge.Ports = append(bridge.Ports, Port{Interface: Peer(s.Internal.Interface), Number: internalPort})
 	for i, l := range s.Links {
 		if l.Interface == "" {
 			continue
@@ -158,8 +159,8 @@ func openVSwitch(s State) []Item {
 	return append(items, hush, bridge)
 }
 
-// The switch's ports, which package tables numbers.
+// The switch's ports, as in package tables.
 const (
-	insidePort = 1
-	firstLink  = 2
+	internalPort = 1
+	firstLink    = 2
 )

@@ -1,4 +1,4 @@
-package inside
+package host
 
 import (
 	"fmt"
@@ -8,10 +8,10 @@ import (
 	"github.com/safchain/ethtool"
 )
 
-// received are offloads that put packets together before anybody sees them, by the kernel's names.
+// received are the offloads that merge received packets, by the kernel's names.
 var received = []string{"rx-gro", "rx-lro", "rx-gro-hw", "rx-gro-list", "rx-udp-gro-forwarding"}
 
-// measured fills in which offloads of links are on; what was on before us is in the journal.
+// measured fills in which offloads of the links are on; the journal has those that were on before.
 func (k *stack) measured(want []Item, journal []Item) ([]Item, error) {
 	var all []Item
 	for _, item := range want {
@@ -39,7 +39,7 @@ func (k *stack) measured(want []Item, journal []Item) ([]Item, error) {
 	return all, nil
 }
 
-// active is which of the received are on, and can be switched.
+// active returns the offloads of received that are on and can be switched.
 func (k *stack) active(o Offload) ([]string, error) {
 	var on []string
 	err := k.features(o, func(e *ethtool.Ethtool) error {
@@ -54,7 +54,7 @@ func (k *stack) active(o Offload) ([]string, error) {
 	return on, err
 }
 
-// setOffloads switches those that were on.
+// setOffloads switches the offloads in o.Off.
 func (k *stack) setOffloads(o Offload, on bool) error {
 	return k.features(o, func(e *ethtool.Ethtool) error {
 		set := map[string]bool{}
@@ -65,7 +65,7 @@ func (k *stack) setOffloads(o Offload, on bool) error {
 	})
 }
 
-// features calls f, unless the interface has gone, or another one has its name.
+// features calls f, unless the interface has gone or another one has its name.
 func (k *stack) features(o Offload, f func(*ethtool.Ethtool) error) error {
 	l, err := k.nl.LinkByName(o.Interface)
 	if gone(err) || err == nil && l.Attrs().Index != o.Index {
@@ -89,7 +89,7 @@ func ioctl(f func(*ethtool.Ethtool) error) error {
 	return f(e)
 }
 
-// wholePackets has an interface of ours send packets as they would be on a wire: with checksums, and none larger than the MTU.
+// wholePackets makes an interface of ours send packets as on a wire: with checksums, and none larger than the MTU.
 func wholePackets(name string) error {
 	err := ioctl(func(e *ethtool.Ethtool) error {
 		states, err := e.FeaturesWithState(name)

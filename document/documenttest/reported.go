@@ -1,4 +1,4 @@
-// Package documenttest is for tests of what is decoded from documents.
+// Package documenttest helps tests of decoded documents.
 package documenttest
 
 import (
@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Told reports whether an error tells one mistake, or as many as want has lines, and nothing else but keys that are missing: the documents
-// of tests are not whole.
-func Told(err error, want string) bool {
+// Reported reports whether an error contains exactly the mistakes that are the lines of want, apart from missing keys, because the documents of
+// tests are not complete.
+func Reported(err error, want string) bool {
 	if err == nil {
 		return false
 	}

@@ -1,24 +1,24 @@
-package inside
+package host
 
 import "slices"
 
-// stepKind is what is done with an item.
+// stepKind is what to do with an item.
 type stepKind int
 
 const (
-	keepItem stepKind = iota // it may be there: it is looked at, and made if it has gone
-	makeItem                 // beside, or in the place of others with its identity
+	keepItem stepKind = iota // it should exist: checked, and made again if it is gone
+	makeItem                 // new, or in place of others with its identity
 	undoItem
 )
 
 type step struct {
 	kind stepKind
 	item Item
-	old  []Item // that a makeItem takes the place of: they are only forgotten
+	old  []Item // items that a makeItem replaces: they are only removed from the journal
 }
 
-// difference says how to come from the items that are there to those that are wanted: first all that is new, in order, and then, in the
-// reverse order, what there is no more use for, so that nothing is missing in between.
+// difference returns the steps from the existing items to the desired ones: first everything new, in order, then everything unused in
+// reverse order, so that nothing is missing in between.
 func difference(have, want []Item) []step {
 	var steps []step
 	inPlace := map[string]bool{}

@@ -1,4 +1,4 @@
-package inside
+package host
 
 import (
 	"fmt"
@@ -43,7 +43,7 @@ func (n *network) divert(h *Host, s State) {
 }
 
 // way is what the kernel says of the way to an address.
-func (n *network) way(args ...string) string {
+func (n *network) path(args ...string) string {
 	n.t.Helper()
 	out, err := n.exec("ip", append([]string{"route", "get"}, args...)...)
 	if err != nil {
@@ -53,10 +53,10 @@ func (n *network) way(args ...string) string {
 	return strings.Join(strings.Fields(first), " ") + " "
 }
 
-func (n *network) wantWays(when string, ways map[string]string) {
+func (n *network) wantPaths(when string, paths map[string]string) {
 	n.t.Helper()
-	for to, want := range ways {
-		got := n.way(strings.Fields(to)...)
+	for to, want := range paths {
+		got := n.path(strings.Fields(to)...)
 		for _, w := range strings.Split(want, ", ") {
 			if !strings.Contains(got, w) {
 				n.t.Errorf("%s, the way to %q is %q, want %q", when, to, got, w)
@@ -65,13 +65,13 @@ func (n *network) wantWays(when string, ways map[string]string) {
 	}
 }
 
-func TestWays(t *testing.T) {
+func TestPaths(t *testing.T) {
 	n := newNetwork(t)
 	direct := map[string]string{
 		server4: "via 10.0.0.1 dev eth0 src 10.0.0.2", server6: "via 2001:db8::1 dev eth0",
 		server4 + " uid 4711": "via 10.0.0.1 dev eth0", "224.0.0.251": "dev eth0",
 	}
-	inside := map[string]string{
+	internal := map[string]string{
 		server4: "via 192.0.0.1 dev bal0, src 192.0.0.2", server6: "via 64:ff9b:1::1 dev bal0, src 64:ff9b:1::2",
 		server4 + " uid 4711":                   "via 192.0.0.3 dev bal0, src 192.0.0.2",
 		server6 + " uid 4711":                   "via 64:ff9b:1::3 dev bal0, src 64:ff9b:1::2",
@@ -95,36 +95,36 @@ func TestWays(t *testing.T) {
 		server4 + " from 198.51.100.7 iif eth1": "none",                  // forwarded, and the host is no router
 	}
 	n.host.Interface("lo").Address("10.9.0.1/32")
-	n.wantWays("at first", direct)
+	n.wantPaths("at first", direct)
 	h := n.open()
 	n.do(func() error { return h.Prepare(Make(n.state())) })
-	n.wantWays("prepared", direct)
+	n.wantPaths("prepared", direct)
 	n.do(h.Divert)
-	n.wantWays("diverted", inside)
+	n.wantPaths("diverted", internal)
 	n.do(func() error { return h.Prepare(Make(n.state())) })
-	n.wantWays("prepared again", inside)
+	n.wantPaths("prepared again", internal)
 
 	s := n.state() // a lease of another network, and no IPv6
 	n.uplinks[1].A.Address("10.5.0.2/24")
 	s.Links[1].V4 = uplink("10.5.0.2/24", "10.5.0.1", n.uplinks[1].B)
 	s.Links[1].V6 = links.Family{}
 	n.do(func() error { return h.Prepare(Make(s)) })
-	n.wantWays("another address", map[string]string{
+	n.wantPaths("another address", map[string]string{
 		server4 + " from 10.5.0.2": "via 10.5.0.1 dev eth1", server6: "dev bal0", server4 + " from 10.1.0.2": "via 10.0.0.1 dev eth0",
 	})
 	s.Links[0].V6 = links.Family{}
 	s.KeepIPv6 = true
 	n.do(func() error { return h.Prepare(Make(s)) })
-	n.wantWays("no IPv6", map[string]string{server6: "via 2001:db8::1 dev eth0", server4: "dev bal0"}) // as main says
+	n.wantPaths("no IPv6", map[string]string{server6: "via 2001:db8::1 dev eth0", server4: "dev bal0"}) // as main says
 	n.do(func() error { return h.Prepare(Make(n.state())) })
-	n.wantWays("as at first", inside)
+	n.wantPaths("as at first", internal)
 	n.do(h.Undivert)
-	n.wantWays("diverted no more", direct)
+	n.wantPaths("diverted no more", direct)
 	n.do(h.Divert)
-	n.wantWays("diverted again", inside)
+	n.wantPaths("diverted again", internal)
 	n.do(h.Undivert)
 	n.do(h.Close)
-	n.wantWays("closed", direct)
+	n.wantPaths("closed", direct)
 }
 
 // A network that two links are in is reached by each of them for itself.
@@ -135,7 +135,7 @@ func TestOverlappingNetworks(t *testing.T) {
 	s.Links[1].V4 = uplink("10.0.0.3/24", "10.0.0.1", n.uplinks[1].B)
 	h := n.open()
 	n.divert(h, s)
-	n.wantWays("diverted", map[string]string{
+	n.wantPaths("diverted", map[string]string{
 		"10.0.0.9 from 10.0.0.2": "dev eth0", "10.0.0.9 from 10.0.0.3": "dev eth1", server4 + " from 10.0.0.3": "via 10.0.0.1 dev eth1",
 		server4 + " from 10.0.0.2": "via 10.0.0.1 dev eth0", server4: "dev bal0",
 	})
@@ -155,9 +155,9 @@ func TestWithoutIPv6(t *testing.T) {
 	before := n.snapshot()
 	h := n.open()
 	n.divert(h, s)
-	n.wantWays("diverted", map[string]string{server4: "dev bal0"})
+	n.wantPaths("diverted", map[string]string{server4: "dev bal0"})
 	if got := n.mustExec("ip", "-6", "address", "show", "dev", "bal0"); got != "" {
-		t.Errorf("the inside has IPv6: %s", got)
+		t.Errorf("the internal interface has IPv6: %s", got)
 	}
 	if got := n.mustExec("ip", "-6", "rule"); strings.Contains(got, "goto") {
 		t.Errorf("IPv6 is diverted: %s", got)
@@ -167,7 +167,7 @@ func TestWithoutIPv6(t *testing.T) {
 	n.uplinks[0].A.Address("2001:db8:0::2/64")
 	s.Links[0].V6 = n.state().Links[0].V6
 	n.do(func() error { return h.Prepare(Make(s)) })
-	n.wantWays("with IPv6", map[string]string{server6: "via 64:ff9b:1::1 dev bal0, src 64:ff9b:1::2"})
+	n.wantPaths("with IPv6", map[string]string{server6: "via 64:ff9b:1::1 dev bal0, src 64:ff9b:1::2"})
 	n.do(h.Close)
 	n.uplinks[0].A.RemoveAddress("2001:db8:0::2/64")
 	n.host.Sysctl("net.ipv6.conf.eth0.disable_ipv6", "1")
@@ -181,17 +181,17 @@ func TestLinkGoes(t *testing.T) {
 	n.divert(h, n.state())
 	n.uplinks[1].A.SetDown()
 	n.do(func() error { return h.Prepare(Make(n.state())) }) // nobody knows yet
-	n.wantWays("down", map[string]string{server4: "dev bal0", server4 + " from 10.0.0.2": "dev eth0"})
+	n.wantPaths("down", map[string]string{server4: "dev bal0", server4 + " from 10.0.0.2": "dev eth0"})
 	n.uplinks[1].A.SetUp()
 	n.uplinks[1].A.Address("2001:db8:1::2/64")
 	n.do(func() error { return h.Prepare(Make(n.state())) })
-	n.wantWays("up", map[string]string{server4 + " from 10.1.0.2": "via 10.1.0.1 dev eth1", server6 + " from 2001:db8:1::2": "dev eth1"})
+	n.wantPaths("up", map[string]string{server4 + " from 10.1.0.2": "via 10.1.0.1 dev eth1", server6 + " from 2001:db8:1::2": "dev eth1"})
 	n.mustExec("ip", "link", "del", "eth1")
 	n.do(func() error { return h.Prepare(Make(n.state())) })
 	s := n.state()
 	s.Links[1] = links.Link{Name: "eth1", Interface: "eth1"}
 	n.do(func() error { return h.Prepare(Make(s)) })
-	n.wantWays("gone", map[string]string{server4: "dev bal0"})
+	n.wantPaths("gone", map[string]string{server4: "dev bal0"})
 	n.do(h.Close)
 }
 
@@ -241,16 +241,16 @@ func TestVPNs(t *testing.T) {
 			tt.vpn("add")
 			h := n.open()
 			n.divert(h, n.state())
-			n.wantWays("the VPN first", through)
+			n.wantPaths("the VPN first", through)
 			if tt.name == "rules" {
-				n.wantWays("the VPN's own", map[string]string{server4 + " mark 51820": "dev bal0"})
+				n.wantPaths("the VPN's own", map[string]string{server4 + " mark 51820": "dev bal0"})
 			}
 			tt.vpn("del")
-			n.wantWays("no VPN", map[string]string{server4: "dev bal0"})
+			n.wantPaths("no VPN", map[string]string{server4: "dev bal0"})
 			tt.vpn("add")
-			n.wantWays("the VPN last", through)
+			n.wantPaths("the VPN last", through)
 			n.do(h.Close)
-			n.wantWays("the VPN alone", through)
+			n.wantPaths("the VPN alone", through)
 			tt.vpn("del")
 		})
 	}
@@ -269,7 +269,7 @@ func TestTunnelWithDefaultRoute(t *testing.T) {
 		t.Helper()
 		lab.Eventually(t, 10*time.Second, func() error {
 			for _, to := range []string{server4, server4 + " uid 4711", server6} {
-				if got := n.way(strings.Fields(to)...); !strings.Contains(got, want) {
+				if got := n.path(strings.Fields(to)...); !strings.Contains(got, want) {
 					return fmt.Errorf("the way to %s is %q, want %q", to, got, want)
 				}
 			}
@@ -281,7 +281,7 @@ func TestTunnelWithDefaultRoute(t *testing.T) {
 	eventually("dev bal0")
 	up()
 	eventually("dev tun0")
-	n.wantWays("with a tunnel", map[string]string{server4 + " from 192.0.0.2": "dev bal0", server4 + " from 10.1.0.2": "dev eth1"})
+	n.wantPaths("with a tunnel", map[string]string{server4 + " from 192.0.0.2": "dev bal0", server4 + " from 10.1.0.2": "dev eth1"})
 	n.do(func() error { return h.Prepare(Make(n.state())) })
 	eventually("dev tun0")
 	n.mustExec("ip", "route", "del", "default", "dev", "tun0")
@@ -390,7 +390,7 @@ func TestConnectionsGoOn(t *testing.T) {
 }
 
 // What the switch sends to the inside comes to its socket, with strict reverse path filters too.
-func TestInsideReceives(t *testing.T) {
+func TestInternalReceives(t *testing.T) {
 	n := newNetwork(t)
 	n.host.Sysctl("net.ipv4.conf.all.rp_filter", "1")
 	h := n.open()

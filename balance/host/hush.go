@@ -1,4 +1,4 @@
-package inside
+package host
 
 import (
 	"errors"
@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makeHush makes the table, or makes it anew, in one transaction.
+// makeHush creates or replaces the table, in one transaction.
 //
-// Open vSwitch in user space gets copies of what comes by a link, and sends copies of what comes for one of the link's own connections to the
-// inside as well. So the host's stack hears of connections that are not its own there, and would end them or answer twice.
+// Open vSwitch in user space gets copies of a link's packets, and also forwards those of the link's own connections to the internal
+// interface. So the host's stack sees packets of connections that it does not know there, and would reset them or answer twice.
 func makeHush(h Hush, keep bool) error {
 	there, err := hasTable(h.Table)
 	if err != nil || there && keep {
 		return err
 	}
 	err = replaceHush(h, there, true)
-	if unfit(err) { // the kernel has no conntrack
+	if unfit(err) { // the kernel lacks conntrack
 		err = replaceHush(h, there, false)
 	}
 	return err
@@ -85,15 +85,16 @@ func replaceHush(h Hush, there, conntrack bool) error {
 		c.AddRule(&nftables.Rule{Table: table, Chain: at, Exprs: exprs})
 	}
 	add := func(at *nftables.Chain, parts ...[]expr.Any) { rule(at, expr.VerdictDrop, parts...) }
-	// Nobody opens connections to the inside.
+	// Nobody opens connections to the internal address.
 	if conntrack {
-		add(in, comesBy(h.Inside), state(expr.CtStateBitNEW|expr.CtStateBitINVALID))
+		add(in, comesBy(h.Internal), state(expr.CtStateBitNEW|expr.CtStateBitINVALID))
 	} else {
-		add(in, comesBy(h.Inside), transport(unix.IPPROTO_TCP), flags(tcpSYN|tcpACK, tcpSYN))
+		add(in, comesBy(h.Internal), transport(unix.IPPROTO_TCP), flags(tcpSYN|tcpACK, tcpSYN))
 	}
-	// A reset without ACK answers a segment that no socket is there for, or, of a connection that the host opens, one that is not its peer's: a server may
-	// still have what it closed a moment ago. Without conntrack the latter cannot be told apart, and waits until the server has forgotten.
-	for _, device := range append([]string{h.Inside}, h.Links...) {
+	// A reset without ACK answers a segment without a socket or, while the host opens a connection, a segment that is not its peer's: a
+	// server may still have a connection that it closed a moment ago. Without conntrack the latter cannot be recognised, and the connection
+	// waits until the server has forgotten the old one.
+	for _, device := range append([]string{h.Internal}, h.Links...) {
 		if conntrack {
 			rule(out, expr.VerdictAccept, goesBy(device), transport(unix.IPPROTO_TCP), flags(tcpRST|tcpACK, tcpRST), original())
 		}
@@ -104,7 +105,7 @@ func replaceHush(h Hush, there, conntrack bool) error {
 	return c.Flush()
 }
 
-// Bits of the octet of a TCP header's flags, RFC 9293.
+// Bits of the flags in a TCP header, RFC 9293.
 const (
 	tcpSYN     = 0x02
 	tcpRST     = 0x04
@@ -125,7 +126,7 @@ func transport(protocol byte) []expr.Any {
 	return []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{protocol}}}
 }
 
-// flags are those under a mask.
+// flags matches TCP flags under a mask.
 func flags(mask, value byte) []expr.Any {
 	return []expr.Any{
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: tcpFlagsAt, Len: 1},
@@ -141,13 +142,13 @@ func icmp(kind, code byte) []expr.Any {
 	}
 }
 
-// original is the direction of who has begun the connection, as far as conntrack knows one.
+// original matches the direction of the connection's initiator, as conntrack knows it.
 func original() []expr.Any {
 	const ipCtDirOriginal = 0 // enum ip_conntrack_dir
 	return []expr.Any{&expr.Ct{Key: expr.CtKeyDIRECTION, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{ipCtDirOriginal}}}
 }
 
-// state is one of these of conntrack.
+// state matches any of these conntrack states.
 func state(bits uint32) []expr.Any {
 	return []expr.Any{
 		&expr.Ct{Key: expr.CtKeySTATE, Register: 1},

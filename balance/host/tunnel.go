@@ -1,4 +1,4 @@
-package inside
+package host
 
 import (
 	"errors"
@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mainDefault is a default route of the table main.
+// mainDefault is a default route of the main table.
 type mainDefault struct {
 	Route
 	Metric int
-	Tunnel bool // it leads through a tunnel
+	Tunnel bool // through a tunnel
 }
 
-// throughTunnels are the routes that connections go by although there is a balance: the defaults of VPNs which main prefers to all others,
-// one IP version each, in a table of their own.
+// throughTunnels returns routes that take precedence over the balance: for each IP version, the default route of a VPN if main prefers it,
+// in a table of its own.
 func throughTunnels(p Plan, all []mainDefault) []Item {
 	var items []Item
 	for _, v6 := range []bool{false, true} {
@@ -38,7 +38,7 @@ func throughTunnels(p Plan, all []mainDefault) []Item {
 	return items
 }
 
-// mainDefaults are the default routes of the table main, without those that have several gateways.
+// mainDefaults reads the default routes of the main table, without multipath ones.
 func (k *stack) mainDefaults() ([]mainDefault, error) {
 	var all []mainDefault
 	for _, f := range []int{unix.AF_INET, unix.AF_INET6} {
@@ -78,12 +78,12 @@ func isDefault(r netlink.Route) bool {
 	return ones == 0 && r.Dst.IP.IsUnspecified()
 }
 
-// isTunnel says whether there is no Ethernet on the interface, or a process at its other end.
+// isTunnel reports whether the interface carries no Ethernet, or a process is at its other end.
 func isTunnel(l netlink.Link) bool {
 	return l.Attrs().EncapType != "ether" || l.Type() == "tuntap" || l.Type() == "tun"
 }
 
-// tunnels makes the routes be so that the tunnels' defaults ask for.
+// tunnels applies the routes for the tunnels' defaults.
 func (h *Host) tunnels(p Plan) error {
 	if p.TunnelTable == 0 {
 		return nil // not prepared yet
@@ -107,7 +107,7 @@ func (h *Host) watch(updates chan netlink.RouteUpdate, done <-chan struct{}) {
 	for {
 		select {
 		case u, open := <-updates:
-			if !open { // more has changed than there is room for
+			if !open { // the buffer overflowed
 				updates = h.subscribeAgain(done)
 				if updates == nil {
 					return
@@ -131,7 +131,7 @@ func (h *Host) unwatch() {
 	<-h.watched
 }
 
-// subscribeAgain returns nil when it is done, or cannot be.
+// subscribeAgain returns nil if done, or on an error.
 func (h *Host) subscribeAgain(done <-chan struct{}) chan netlink.RouteUpdate {
 	select {
 	case <-done:

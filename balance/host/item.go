@@ -1,4 +1,4 @@
-package inside
+package host
 
 import (
 	"encoding/json"
@@ -10,10 +10,10 @@ import (
 	"baton/balance/links"
 )
 
-// Item is one thing that is made of the host's side, and undone: what is in the journal. It is one of Device, Address, Neighbour, Route, Rule,
-// Offload, Hush and Bridge.
+// Item is a part of the host's side that can be made, undone and recorded in the journal: a Device, Address, Neighbour, Route, Rule,
+// Offload, Hush or Bridge.
 type Item interface {
-	// identity is what there can be but one of: making an item puts it in the place of another one with the same identity.
+	// identity is unique: making an item replaces another one with the same identity.
 	identity() string
 	String() string
 }
@@ -25,20 +25,20 @@ type Device struct {
 	Owner        string // name of the balance
 }
 
-// Address is one of the inside device.
+// Address is an address of the internal interface.
 type Address struct {
 	Device string
 	Prefix netip.Prefix
 }
 
-// Neighbour is a gateway of the inside device, so that no packet waits until one has been asked for.
+// Neighbour is a gateway on the internal interface, so that no packet has to wait for address resolution.
 type Neighbour struct {
 	Device  string
 	Address netip.Addr
 	MAC     links.MAC
 }
 
-// Route is one of a table of our own.
+// Route is a route in one of our own tables.
 type Route struct {
 	Table   int
 	IPv6    bool
@@ -48,37 +48,37 @@ type Route struct {
 	Source  netip.Addr   // not valid: the kernel's choice
 }
 
-// Rule is a routing rule. It looks up a table, or goes on at another priority.
+// Rule is a routing rule, which looks up a table or jumps to another priority.
 type Rule struct {
 	IPv6               bool
 	Priority           int
-	Not                bool         // it is for packets that do not fit
+	Not                bool         // matches packets that do not match the rest
 	From, To           netip.Prefix // not valid: any
-	Incoming, Outgoing string       // "lo" comes in by is what the host itself sends
+	Incoming, Outgoing string       // "lo" as Incoming means packets that the host itself sends
 	OfUsers            bool
 	Users              Users
 	Mark, Mask         uint32
 	Table              int
-	Suppress           bool // not by a default route
+	Suppress           bool // ignore default routes
 	Goto               int
 }
 
-// Offload is receive offloads of a link, which are off while there is the item: Open vSwitch takes no packets that were put together. Off is
-// what was on before, by the names that ethtool knows.
+// Offload switches receive offloads of a link off: Open vSwitch does not accept merged packets. Off lists those that were on before, by
+// ethtool's names.
 type Offload struct {
 	Interface string
 	Index     int
 	Off       []string
 }
 
-// Hush is a table of nftables that keeps the host's stack from answering what Open vSwitch gets, too.
+// Hush is an nftables table that keeps the host's stack from answering packets that Open vSwitch handles.
 type Hush struct {
-	Table  string
-	Inside string
-	Links  []string
+	Table    string
+	Internal string
+	Links    []string
 }
 
-// Bridge is one of Open vSwitch.
+// Bridge is an Open vSwitch bridge.
 type Bridge struct {
 	Name       string
 	Owner      string // name of the balance
@@ -89,7 +89,7 @@ type Bridge struct {
 // Port is an interface of a bridge.
 type Port struct {
 	Interface string
-	Number    int // in OpenFlow
+	Number    int // OpenFlow port number
 }
 
 func (d Device) identity() string    { return "device " + d.Name }
@@ -144,7 +144,7 @@ func (r Rule) String() string {
 
 func same(a, b Item) bool { return reflect.DeepEqual(a, b) }
 
-// items are written with their kinds.
+// items are stored with their kinds.
 type items []Item
 
 type entry struct {
@@ -152,7 +152,7 @@ type entry struct {
 	Item json.RawMessage
 }
 
-// kinds are what is read, by the names that are written.
+// kinds decode items, by the stored kind.
 var kinds = map[string]func(json.RawMessage) (Item, error){
 	"device": read[Device], "address": read[Address], "neighbour": read[Neighbour], "route": read[Route], "rule": read[Rule],
 	"offload": read[Offload], "hush": read[Hush], "bridge": read[Bridge],
@@ -184,7 +184,7 @@ func (all *items) UnmarshalJSON(text []byte) error {
 	for _, e := range list {
 		of, known := kinds[e.Kind]
 		if !known {
-			return fmt.Errorf("there is %q, which this version does not know", e.Kind)
+			return fmt.Errorf("unknown kind %q", e.Kind)
 		}
 		i, err := of(e.Item)
 		if err != nil {

@@ -47,6 +47,7 @@ func Frames(payload []byte) iter.Seq2[Frame, error] {
 				yield(Frame{}, ErrFrame)
 				return
 			case f.Type == Padding:
+				r.skip(byte(Padding)) // most of a packet
 			case !yield(f, nil):
 				return
 			}

@@ -174,6 +174,13 @@ func (r *reader) take(n int) []byte {
 
 func (r *reader) rest() []byte { return r.take(len(r.b) - r.at) }
 
+// skip goes on to the next byte that is another one.
+func (r *reader) skip(b byte) {
+	for r.at < len(r.b) && r.b[r.at] == b {
+		r.at++
+	}
+}
+
 func (r *reader) byte() byte {
 	if b := r.take(1); b != nil {
 		return b[0]

@@ -5,4 +5,6 @@
 // It is a state machine without clock or sockets. What it holds is bounded for each client, each prefix of sources and altogether,
 // and whatever the server could read otherwise than it does is refused. A hello that fits into one datagram is never held, and so
 // needs no room.
+//
+// Only datagrams of clients that have no surrogate belong here: what a client repeats later would begin a flight of its own.
 package flight

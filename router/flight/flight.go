@@ -19,7 +19,7 @@ type flight struct {
 	begun  time.Duration
 	turn   *list.Element // in the order of all
 	place  *list.Element // in its prefix
-	keys   *quic.Keys    // nil before an Initial
+	keys   *quic.Keys    // nil before an Initial; kept, as to derive them is most of what a datagram costs
 	hello  assembly
 	opened []opened
 	held   []datagram

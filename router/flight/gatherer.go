@@ -26,6 +26,9 @@ var Defaults = Limits{Datagrams: 4, Bytes: 8 << 10, Hello: 16 << 10, Wait: 3 * t
 // Of a connection id that a client chooses, RFC 9000 section 7.2. Servers may choose shorter ones, and Retry is one of their ways.
 const minClientID = 8
 
+// usualPayload is the room for the frames of a packet, in bytes: what an Ethernet frame carries.
+const usualPayload = 1500
+
 // Tuple is where a datagram came from, and where it went.
 type Tuple struct {
 	Client, VIP netip.AddrPort
@@ -56,7 +59,10 @@ type Gatherer struct {
 
 // New makes a Gatherer that holds nothing. All limits must be above zero.
 func New(l Limits) *Gatherer {
-	return &Gatherer{limits: l, flights: make(map[key]*flight), shares: newShares(l.Total, l.Share), seed: maphash.MakeSeed(), spare: new(flight)}
+	return &Gatherer{
+		limits: l, flights: make(map[key]*flight), shares: newShares(l.Total, l.Share), seed: maphash.MakeSeed(),
+		spare: new(flight), payload: make([]byte, 0, usualPayload),
+	}
 }
 
 // Len is how many flights are held.

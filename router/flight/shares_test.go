@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"baton/packet/quic"
@@ -92,10 +93,15 @@ func TestRoomIsShared(t *testing.T) {
 	if got := add("[2001:db8:0:0400::9]:443", 2000); got != "crowded" && got != "full" {
 		t.Errorf("a prefix that has most: %s", got)
 	}
+	evicted := []string{"[2001:db8:0:000::0]:443", "[2001:db8:0:100::0]:443", "[2001:db8:0:200::0]:443"}
 	finished := 0
 	for client, rest := range rests {
-		if r := g.Add(from(client), rest, 0); r.Outcome == Hello {
+		done := g.Add(from(client), rest, 0).Outcome == Hello
+		if done {
 			finished++
+		}
+		if gone := slices.Contains(evicted, client); gone && done {
+			t.Errorf("%s is the oldest of its prefix, and was not evicted", client)
 		}
 	}
 	if finished != 20 {

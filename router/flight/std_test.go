@@ -5,11 +5,14 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"baton/router/hello"
 )
 
 var errRead = errors.New("the hello is read")
 
-// readByStd has crypto/tls read a client hello, as a QUIC server would: its server name and protocols.
+// readByStd has crypto/tls read a client hello, as a QUIC server would: its server name and protocols. The router's own reader must
+// see the same.
 func readByStd(t testing.TB, message []byte) string {
 	t.Helper()
 	var info *tls.ClientHelloInfo
@@ -27,5 +30,17 @@ func readByStd(t testing.TB, message []byte) string {
 	if err := server.HandleData(tls.QUICEncryptionLevelInitial, message); info == nil {
 		t.Fatalf("crypto/tls does not read the hello: %v", err)
 	}
-	return info.ServerName + " " + strings.Join(info.SupportedProtos, ",")
+	text := info.ServerName + " " + strings.Join(info.SupportedProtos, ",")
+	h, err := hello.ReadMessage(message)
+	if refused := (*hello.Error)(nil); strings.Contains(info.ServerName, ":") && errors.As(err, &refused) {
+		return text // a name with a port, of clients of 2021
+	}
+	var protocols []string
+	for p := range h.Protocols.All() {
+		protocols = append(protocols, string(p))
+	}
+	if ours := h.ServerName + " " + strings.Join(protocols, ","); err != nil || ours != text || h.Length != len(message) {
+		t.Errorf("crypto/tls reads %q, router/hello %q, %v", text, ours, err)
+	}
+	return text
 }

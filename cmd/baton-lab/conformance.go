@@ -20,10 +20,10 @@ func conformanceCommand(e cli.Env) *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "conformance",
-		Short: "Put os-ken's OpenFlow 1.3 cases to the forwarder and to Open vSwitch",
-		Long: `Put the OpenFlow 1.3 cases of os-ken's switch tester to Open vSwitch and to the forwarder, in namespaces on this machine,
-and write which pass. The exit status is 1 when a case fails that is not in the list of those expected to fail, or when one in
-the list passes. All 991 cases take about ten minutes for each target.`,
+		Short: "Run os-ken's OpenFlow 1.3 test cases on the forwarder and on Open vSwitch",
+		Long: `Run the OpenFlow 1.3 test cases of os-ken's switch tester on Open vSwitch and on the forwarder, in namespaces on this machine,
+and report which pass. The exit status is 1 if a case fails that is not on the list of expected failures, or if a case on
+the list passes. All 991 cases take about ten minutes per target.`,
 		Example: `  baton-lab conformance
   baton-lab conformance --target baton --dir match
   baton-lab conformance --target baton --case 'push_mpls|pop_mpls'
@@ -64,8 +64,8 @@ the list passes. All 991 cases take about ten minutes for each target.`,
 	f.StringSliceVar(&o.Targets, "target", nil, "`ovs`, baton or ovs-defaults; may be repeated (default ovs and baton)")
 	f.StringArrayVar(&cases, "case", nil, "only cases whose \"FILE: DESCRIPTION\" matches this regular `expression`; may be repeated")
 	f.StringSliceVar(&dirs, "dir", nil, "only this `folder` or file of the suite: action, group, match, meter, match/11_IPV4_SRC; may be repeated")
-	f.BoolVar(&o.Unpatched, "unpatched", false, "leave the suite's wrong SCTP checksum as it is")
-	f.IntVar(&o.Benches, "benches", 0, "`benches` at work at the same time (default 4)")
+	f.BoolVar(&o.Unpatched, "unpatched", false, "do not correct the suite's wrong SCTP checksum")
+	f.IntVar(&o.Benches, "benches", 0, "test `benches` in parallel (default 4)")
 	f.StringVar(&python, "python", "", "`interpreter` that has os-ken (default: that of make deps)")
 	f.StringVar(&out, "out", "results/conformance", "`folder` for results and report")
 	f.BoolVar(&list, "list", false, "only list the cases")

@@ -19,8 +19,8 @@ func demoCommand(e cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Show real clients and servers with the router between them, in namespaces on this machine",
-		Long: `Show real clients and servers with the router between them, in namespaces on this machine: who answered, how fast,
-byte for byte; beside going direct, a 302 and HAProxy. Nothing is left behind. The exit code is 1 when a check fails.`,
+		Long: `Show real clients and servers with the router between them, in namespaces on this machine: which server answered, how fast, and whether
+every byte is right, compared with direct connections, a 302 and HAProxy. Nothing is left behind. The exit status is 1 if a check fails.`,
 		Example: "  baton-lab demo\n  baton-lab demo --json > demo.json\n  baton-lab demo --keep",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.Program, err = program(); err != nil {
@@ -49,14 +49,14 @@ byte for byte; beside going direct, a 302 and HAProxy. Nothing is left behind. T
 		},
 	}
 	f := c.Flags()
-	f.BoolVar(&keep, "keep", false, "leave the network running until Ctrl-C, and print what to try on it")
+	f.BoolVar(&keep, "keep", false, "keep the network until Ctrl-C, and print commands to try on it")
 	f.BoolVar(&json, "json", false, "print JSON")
-	f.IntVar(&o.Runs, "runs", 0, "`runs` of each request by each way (default 15, 5 of the long ones)")
+	f.IntVar(&o.Runs, "runs", 0, "`runs` of each request in each of the four ways (default 15, 5 for long ones)")
 	return c
 }
 
 func listCommands(out io.Writer, commands []demo.Command) {
-	fmt.Fprintf(out, "\nThe network stays until Ctrl-C. From another shell, as root:\n")
+	fmt.Fprintf(out, "\nThe network stays until Ctrl-C. In another shell, as root:\n")
 	for _, c := range commands {
 		fmt.Fprintf(out, "\n# %s\n%s\n", c.Does, c.Line)
 	}

@@ -65,7 +65,7 @@ func allExperiments() []experiments.Runnable {
 func experimentCommand(e cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "experiment",
-		Short: "Measure Baton beside its peers, in namespaces on this machine",
+		Short: "Compare Baton with its competitors, in namespaces on this machine",
 		Example: `  baton-lab experiment run handoff
   baton-lab experiment list
   baton-lab experiment report docs/results/handoff`,
@@ -107,8 +107,8 @@ func runExperiment(e cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run NAME",
 		Short: "Run an experiment; write its results, plots and report",
-		Long: `Run an experiment; write its results, plots and report. The contenders take turns in every round. Ctrl-C ends the run, takes
-its network away and keeps the samples so far, marked as interrupted. Nothing else should run on the machine meanwhile.`,
+		Long: `Run an experiment; write its results, plots and report. The contenders take turns in every round. Ctrl-C ends the run, removes
+its network and keeps the samples so far, marked as interrupted. Nothing else should run on the machine during a run.`,
 		Example: "  baton-lab experiment run handoff\n  baton-lab experiment run handoff --quick\n" +
 			"  baton-lab experiment run handoff --measure keep-alive --contender direct,baton --rounds 20 --out /tmp/keep-alive",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -137,14 +137,14 @@ its network away and keeps the samples so far, marked as interrupted. Nothing el
 		},
 	}
 	f := c.Flags()
-	f.IntVar(&o.Rounds, "rounds", 0, "`rounds` (default: the experiment's, mostly 5)")
-	f.DurationVar(&o.Duration, "duration", 0, "of each sample that is timed (default: the experiment's, mostly 3s)")
-	f.StringArrayVar(&o.Cases, "case", nil, "only the case of this `name`; may be repeated")
-	f.StringSliceVar(&o.Contenders, "contender", nil, "only the contenders of these `names`; ratios are to the first")
-	f.StringSliceVar(&o.Measures, "measure", nil, "only the measures of these `names`")
+	f.IntVar(&o.Rounds, "rounds", 0, "`number` of rounds (default: the experiment's, mostly 5)")
+	f.DurationVar(&o.Duration, "duration", 0, "`duration` of each timed sample (default: the experiment's, mostly 3s)")
+	f.StringArrayVar(&o.Cases, "case", nil, "only the case with this `name`; may be repeated")
+	f.StringSliceVar(&o.Contenders, "contender", nil, "only the contenders with these `names`; ratios relate to the first")
+	f.StringSliceVar(&o.Measures, "measure", nil, "only the measures with these `names`")
 	f.BoolVar(&o.IPv6, "ipv6", false, "over IPv6")
-	f.Uint64Var(&o.Seed, "seed", 0, "of what the experiment draws at random (adversary)")
-	f.BoolVar(&o.Quick, "quick", false, "one short round: whether it works, not how fast")
+	f.Uint64Var(&o.Seed, "seed", 0, "`seed` of random choices (adversary)")
+	f.BoolVar(&o.Quick, "quick", false, "one short round, to see whether it works, not how fast")
 	f.StringVar(&out, "out", "", "`folder` for results, plots and report (default results/NAME)")
 	return c
 }
@@ -152,7 +152,7 @@ its network away and keeps the samples so far, marked as interrupted. Nothing el
 func reportExperiment(e cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "report [NAME|FOLDER]",
-		Short: "Draw the plots and write the report of a run again, from its results.json",
+		Short: "Redraw the plots and rewrite the report of a run from its results.json",
 		Example: "  baton-lab experiment report handoff           # results/handoff\n" +
 			"  baton-lab experiment report docs/results/handoff\n  baton-lab experiment report                   # all in results",
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -178,7 +178,7 @@ func reportExperiment(e cli.Env) *cobra.Command {
 	}
 }
 
-// resultFolders are the folders with the results that are meant.
+// resultFolders are the folders of the results to report on.
 func resultFolders(args []string) ([]string, error) {
 	if len(args) == 1 {
 		if slices.Contains(experimentNames(), args[0]) {

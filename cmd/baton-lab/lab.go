@@ -24,7 +24,7 @@ func labCommand(e cli.Env) *cobra.Command {
 		Short: "Build networks of namespaces on this machine: hosts, links with delay and loss, bridges, switches",
 		Long: `Build networks of namespaces on this machine: hosts, links with delay and loss, bridges, switches.
 
-A topology is a YAML file; docs/lab.md explains it from ten lines on. A process in the background keeps its network up, and
+A topology is a YAML file; see docs/lab.md, which starts with ten lines. A background process keeps the network up, and
 takes all of it down when it ends.`,
 		Example: `  baton-lab lab up topology.yaml
   baton-lab lab exec client ping -c 3 server
@@ -38,7 +38,7 @@ takes all of it down when it ends.`,
 	return c
 }
 
-// labError separates mistakes of the user from failures.
+// labError makes the user's mistakes usage errors.
 func labError(err error) error {
 	var problem *topology.Error
 	var invalid *keeper.InvalidError
@@ -76,7 +76,7 @@ func labUpCommand(e cli.Env) *cobra.Command {
 		Use:   "up FILE",
 		Short: "Build the network of a topology and keep it up",
 		Example: `  baton-lab lab up topology.yaml
-  baton-lab lab up topology.yaml --check        # only look at the file
+  baton-lab lab up topology.yaml --check        # only check the file
   baton-lab lab up topology.yaml --foreground   # until Ctrl-C`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, t, err := readTopology(args[0], name)
@@ -102,7 +102,7 @@ func labUpCommand(e cli.Env) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&name, "name", "", "`name` of the lab (default: the topology's, or the file's)")
 	f.BoolVar(&check, "check", false, "check the topology and exit")
-	f.BoolVar(&foreground, "foreground", false, "stay, and take the network down on Ctrl-C")
+	f.BoolVar(&foreground, "foreground", false, "stay in the foreground, and take the network down on Ctrl-C")
 	return c
 }
 
@@ -182,10 +182,10 @@ func labDownCommand(e cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "down [NAME]",
 		Short: "Take a lab down",
-		Long: `Take a lab down: its hosts, links and processes, and what was started on its hosts by lab exec.
+		Long: `Take a lab down: its hosts, links and processes, including those started by lab exec.
 
-With --all every lab that lab up has started is taken down, and what killed labs, tests and experiments have left is removed:
-processes, namespaces, mounts and folders. Labs of tests and experiments that run are left alone.`,
+--all takes down every lab started by lab up, and removes what killed labs, tests and experiments have left:
+processes, namespaces, mounts and folders. It leaves the labs of running tests and experiments alone.`,
 		Example: "  baton-lab lab down\n  baton-lab lab down demo\n  baton-lab lab down --all",
 		RunE: rooted(func(cmd *cobra.Command, args []string) error {
 			if all {
@@ -205,7 +205,7 @@ processes, namespaces, mounts and folders. Labs of tests and experiments that ru
 			return nil
 		}),
 	}
-	c.Flags().BoolVar(&all, "all", false, "take all labs down and remove what killed ones have left")
+	c.Flags().BoolVar(&all, "all", false, "take all labs down and clean up after killed ones")
 	return c
 }
 

@@ -34,7 +34,7 @@ func labShowCommand(e cli.Env) *cobra.Command {
 	var json bool
 	c := &cobra.Command{
 		Use:     "show",
-		Short:   "Show a lab: hosts, links and what they did to packets, processes",
+		Short:   "Show a lab: hosts, links with their packet counters, processes",
 		Example: "  baton-lab lab show\n  baton-lab lab show --json | jq '.link_status[] | select(.name == \"client-router\")'",
 	}
 	name := labFlag(c)
@@ -129,7 +129,7 @@ func joined[S fmt.Stringer](all []S) string {
 	return strings.Join(words, " ")
 }
 
-// others are the counts that are seldom anything but nought.
+// others are the counts that are usually zero.
 func others(c *emulator.Counts) string {
 	var words []string
 	for _, n := range []struct {
@@ -151,7 +151,7 @@ func labExecCommand(e cli.Env) *cobra.Command {
 		Use:   "exec HOST COMMAND [ARGUMENT]...",
 		Short: "Run a command on a host of a lab",
 		Long: `Run a command on a host of a lab: in its network, with its name, /etc/hosts and /etc/resolv.conf. Terminal, signals and exit
-code are the command's own. Flags of exec come before HOST.`,
+status are those of the command. Flags of exec go before HOST.`,
 		Example: `  baton-lab lab exec client ping -c 3 server
   baton-lab lab exec client bash
   baton-lab lab exec --lab demo server ss -tnp`,
@@ -172,11 +172,11 @@ func labLogsCommand(e cli.Env) *cobra.Command {
 	var follow bool
 	c := &cobra.Command{
 		Use:     "logs HOST [PROCESS]",
-		Short:   "Print what the processes of a host have written",
+		Short:   "Print the output of a host's processes",
 		Example: "  baton-lab lab logs server\n  baton-lab lab logs server web --follow",
 	}
 	name := labFlag(c)
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on as the log grows, until Ctrl-C")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "follow the log until Ctrl-C")
 	c.RunE = rooted(func(cmd *cobra.Command, args []string) error {
 		r, err := keeper.Find(*name)
 		if err != nil {
@@ -209,16 +209,16 @@ func labSetCommand(e cli.Env) *cobra.Command {
 	var from string
 	c := &cobra.Command{
 		Use:   "set LINK",
-		Short: "Change what a link does to packets, while it runs",
-		Long: `Change what a link does to packets, while it runs. What is not given stays as it is; 0 switches a setting off. Without --from
-both directions change. Links that have a shape in the topology, or emulated: true, can be changed.`,
+		Short: "Change the settings of a running link: rate, delay, loss and others",
+		Long: `Change the settings of a running link. Settings that are not given stay; 0 switches one off. Without --from
+both directions change. Only links with a shape or emulated: true in the topology can be changed.`,
 		Example: `  baton-lab lab set client-router --delay 40ms --loss 1%
   baton-lab lab set client-router --from router --rate 2mbit --queue-packets 50
   baton-lab lab set client-router --loss 0`,
 	}
 	name := labFlag(c)
 	f := c.Flags()
-	f.StringVar(&from, "from", "", "change only what this `host` sends")
+	f.StringVar(&from, "from", "", "change only the direction from this `host`")
 	values := make(map[string]*string)
 	for _, k := range topology.ShapeKeys {
 		values[k.Name] = f.String(strings.ReplaceAll(k.Name, ".", "-"), "", k.Means)
@@ -260,9 +260,9 @@ both directions change. Links that have a shape in the topology, or emulated: tr
 func labLinkCommand(e cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "link LINK STATE",
-		Short: "Pull the cable of a link, or plug it in again",
-		Long: `Pull the cable of a link, or plug it in again: both ends lose their carrier, and what is on the way is lost. Addresses and
-routes stay. Links that have a shape in the topology, or emulated: true, have such a cable.`,
+		Short: "Unplug the cable of a link, or plug it in again",
+		Long: `Unplug the cable of a link, or plug it in again. Without it both ends have no carrier, and packets in flight are lost. Addresses and
+routes stay. Only links with a shape or emulated: true in the topology have a cable.`,
 		Example: "  baton-lab lab link client-router down\n  baton-lab lab link client-router up",
 	}
 	name := labFlag(c)
@@ -289,8 +289,8 @@ func labCaptureCommand(e cli.Env) *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "capture HOST [INTERFACE]",
-		Short: "Write what an interface carries to a capture file",
-		Long: `Write what an interface of a host, bridge or switch carries to a capture file, until Ctrl-C. INTERFACE may be left out where
+		Short: "Capture the packets of an interface in a file",
+		Long: `Capture the packets of an interface of a host, bridge or switch in a file, until Ctrl-C. INTERFACE may be omitted if
 there is only one.`,
 		Example: `  baton-lab lab capture client --write client.pcap
   baton-lab lab capture router eth1 --write - | tcpdump -n -r -
@@ -298,7 +298,7 @@ there is only one.`,
 	}
 	name := labFlag(c)
 	f := c.Flags()
-	f.StringVarP(&file, "write", "w", "", "the capture `file`, - for standard output (required)")
+	f.StringVarP(&file, "write", "w", "", "capture `file`, - for standard output (required)")
 	f.IntVar(&packets, "count", 0, "end after this many `packets`")
 	f.DurationVar(&length, "for", 0, "end after this `time`")
 	_ = c.MarkFlagRequired("write")
@@ -318,7 +318,7 @@ there is only one.`,
 	return c
 }
 
-// captureFile is made with the first byte: a host that is not there costs nobody his file.
+// captureFile is created with the first byte, so that an unknown host does not truncate an existing file.
 type captureFile struct {
 	name string
 	out  io.Writer // for the name "-"
@@ -351,16 +351,16 @@ func labGraphCommand(e cli.Env) *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "graph [FILE]",
-		Short: "Draw a topology, or the lab that is up as it is now",
-		Long: `Draw a topology, or the lab that is up as it is now, as SVG; as PNG or PDF when --out ends so. Drawing needs Graphviz; --dot,
-which prints what it would be given, does not.`,
+		Short: "Draw a topology, or the current state of a running lab",
+		Long: `Draw a topology, or the current state of a running lab, as SVG, or as PNG or PDF if --out has that suffix. Drawing needs Graphviz;
+--dot, which prints the input for Graphviz, does not.`,
 		Example: `  baton-lab lab graph topology.yaml > topology.svg
   baton-lab lab graph --out lab.png
   baton-lab lab graph topology.yaml --dot`,
 	}
 	name := labFlag(c)
-	c.Flags().StringVarP(&out, "out", "o", "", "write the picture to this `file`, .svg, .png or .pdf")
-	c.Flags().BoolVar(&dot, "dot", false, "print the picture's source")
+	c.Flags().StringVarP(&out, "out", "o", "", "write the drawing to this `file`, .svg, .png or .pdf")
+	c.Flags().BoolVar(&dot, "dot", false, "print the input for Graphviz")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		format := "svg"
 		if _, suffix, ok := strings.Cut(out[max(0, len(out)-4):], "."); ok && slices.Contains([]string{"svg", "png", "pdf"}, suffix) {

@@ -13,10 +13,10 @@ func labSelftestCommand(e cli.Env) *cobra.Command {
 	var quick, asJSON bool
 	c := &cobra.Command{
 		Use:   "selftest",
-		Short: "Measure whether emulated links do on this machine what they promise",
-		Long: `Measure whether emulated links do on this machine what they promise: throughput, packet rate, delay, rate, losses, order,
-and the round trips of TCP's slow start over them. It takes half a minute of a machine that does nothing else. The exit
-status is 1 when something is out of bounds: results of experiments over emulated links are then marked.`,
+		Short: "Measure how accurate emulated links are on this machine",
+		Long: `Measure how accurate emulated links are on this machine: throughput, packet rate, delay, rate, losses, order,
+and the round trips of TCP's slow start. It takes half a minute on an otherwise idle machine. The exit
+status is 1 if a measurement is out of bounds; reports of experiments over emulated links then say so.`,
 		Example: "  baton-lab lab selftest\n  baton-lab lab selftest --json | jq -r '.checks[] | [.name, .value, .unit] | @tsv'",
 	}
 	c.RunE = rooted(func(cmd *cobra.Command, _ []string) error {
@@ -38,7 +38,7 @@ status is 1 when something is out of bounds: results of experiments over emulate
 		return nil
 	})
 	f := c.Flags()
-	f.BoolVar(&quick, "quick", false, "a third of the time, and less sure")
+	f.BoolVar(&quick, "quick", false, "take a third of the time, with less certainty")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

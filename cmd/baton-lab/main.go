@@ -1,4 +1,4 @@
-// Command baton-lab is what Baton is shown and measured with: the demo, networks of namespaces, experiments, and others' conformance tests.
+// Command baton-lab demonstrates and measures Baton: the demo, networks of namespaces, experiments, and third-party conformance tests.
 package main
 
 import (
@@ -41,7 +41,7 @@ func tree(e cli.Env) *cobra.Command {
 	return root
 }
 
-// program is the path of baton, which this program runs in its networks: it is beside this one, or where commands are.
+// program is the path of baton, which this program runs in its networks: beside this program, or in $PATH.
 func program() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -54,5 +54,5 @@ func program() (string, error) {
 	if path, err := exec.LookPath("baton"); err == nil {
 		return filepath.Abs(path)
 	}
-	return "", fmt.Errorf("find the program baton: it is neither %s nor in $PATH: make build makes it", beside)
+	return "", fmt.Errorf("find the program baton: it is neither %s nor in $PATH: run make build", beside)
 }

@@ -17,14 +17,14 @@ import (
 func anycastPart() *part {
 	return &part{
 		name: "anycast", noun: "site or planner", short: "Anycast: announces a service from several sites, by health and load",
-		long: `A site announces a service's prefixes to its routers by BGP, as far as its health and load allow: an overloaded site becomes less attractive
-step by step, a dead one withdraws, and the last one known to be up goes on announcing. A planner looks at all sites, and proposes levels to
-them or programs a static map into OpenFlow forwarders.`,
-		runs: `SIGHUP reads the configuration again; sessions and the level stay. SIGTERM drains for as long as site.stop says, withdraws, and ends
-the sessions; a planner leaves everything as it is.`,
-		reloads:  "BGP sessions that have not changed stay, and so does the level.",
-		cleans:   "Those are the service's addresses that it has put on an interface.",
-		shows:    "a running site or planner: level and why, health, load, sessions, other sites",
+		long: `A site announces a service's prefixes to its routers by BGP, according to its health and load. An overloaded site becomes less attractive
+step by step, and a dead one withdraws its routes, unless it is the last one known to be up. A planner collects the reports of all sites, and
+proposes levels to them or programs a static map into OpenFlow forwarders.`,
+		runs: `SIGHUP reloads the configuration; sessions and the level stay. On SIGTERM a site drains for site.stop, withdraws its routes, and closes
+the sessions; a planner changes nothing.`,
+		reloads:  "Unchanged BGP sessions and the level stay.",
+		cleans:   "This state is the service's addresses that it has added to an interface.",
+		shows:    "a running site or planner: level and its reason, health, load, sessions, other sites",
 		examples: "\n  baton anycast status -o json | jq .site.level",
 		sockets:  []string{"/run/baton/anycast.sock", "/run/baton-anycast/anycast.sock"},
 		control: func(file string, text []byte) (string, error) {
@@ -47,7 +47,7 @@ func checkAnycast(file string) (checked, error) {
 	return checked{Has: anycastSummary(cfg), Warnings: cfg.Warnings}, nil
 }
 
-// anycastSummary is what a configuration is for.
+// anycastSummary describes a configuration in a line.
 func anycastSummary(cfg *config.Config) string {
 	out := ""
 	if s := cfg.Site; s != nil {

@@ -16,7 +16,7 @@ import (
 func anycastPlanCommand(p *part, e cli.Env) *cobra.Command {
 	return p.show(e, &cobra.Command{
 		Use:     "plan",
-		Short:   "Show what a running planner proposes to sites, or its map, and what it does next",
+		Short:   "Show a running planner's proposals or map, and its next step",
 		Example: "  baton anycast plan\n  baton anycast plan -o json | jq .next",
 	}, func(ctx context.Context, client *api.Client, format *cli.Format) error {
 		s, err := client.Anycast(ctx)
@@ -30,7 +30,7 @@ func anycastPlanCommand(p *part, e cli.Env) *cobra.Command {
 	})
 }
 
-// instruct makes a command that gives an instruction. Its first argument is the site, which may be left out when the process is one.
+// instruct makes a command that gives an instruction. The first argument is the site; it may be omitted if the process is a site.
 func (p *part) instruct(e cli.Env, c *cobra.Command, instruction func(args []string) api.AnycastInstruction) *cobra.Command {
 	return p.ask(c, func(ctx context.Context, client *api.Client, format *cli.Format, args []string) error {
 		given := instruction(args)
@@ -60,9 +60,9 @@ func anycastDrainCommand(p *part, e cli.Env) *cobra.Command {
 	var withdraw, force bool
 	c := p.instruct(e, &cobra.Command{
 		Use:   "drain [SITE]",
-		Short: "Have a site announce behind all others, until it is undrained",
-		Long: `Have a site announce behind all others (the last level of its ladder before withdrawal), until it is undrained. With
---withdraw it is withdrawn once site.drain has passed, for maintenance. The instruction outlives the process where site.state names a file.`,
+		Short: "Make a site less attractive than all others, until it is undrained",
+		Long: `Make a site less attractive than all others (the last level of its ladder before withdrawal), until it is undrained. With
+--withdraw it withdraws its routes after site.drain, for maintenance. The instruction outlives the process if site.state names a file.`,
 		Example: `  baton anycast drain
   baton anycast drain london --withdraw   # at the planner`,
 	}, func(args []string) api.AnycastInstruction {
@@ -72,15 +72,15 @@ func anycastDrainCommand(p *part, e cli.Env) *cobra.Command {
 		}
 		return o
 	})
-	c.Flags().BoolVar(&withdraw, "withdraw", false, "withdraw it when it has drained")
-	c.Flags().BoolVar(&force, "force", false, "also when no other site is known to be up")
+	c.Flags().BoolVar(&withdraw, "withdraw", false, "withdraw its routes after site.drain")
+	c.Flags().BoolVar(&force, "force", false, "even if no other site is known to be up")
 	return c
 }
 
 func anycastUndrainCommand(p *part, e cli.Env) *cobra.Command {
 	return p.instruct(e, &cobra.Command{
 		Use:     "undrain [SITE]",
-		Short:   "Lift the instruction that a site has, whichever it is",
+		Short:   "Lift a site's instruction of any kind",
 		Example: "  baton anycast undrain",
 	}, func(args []string) api.AnycastInstruction {
 		return api.AnycastInstruction{Kind: "none", Site: siteOf(args)}
@@ -91,14 +91,14 @@ func anycastLevelCommand(p *part, e cli.Env) *cobra.Command {
 	var force bool
 	c := p.instruct(e, &cobra.Command{
 		Use:   "level [SITE] LEVEL",
-		Short: "Keep a site at a level of its ladder, whatever its load, until it is undrained",
-		Long: `Keep a site at a level of its ladder, whatever its load and the planner's proposal, until it is undrained. A site that dies withdraws
-nevertheless.`,
+		Short: "Keep a site at a level of its ladder, regardless of load, until it is undrained",
+		Long: `Keep a site at a level of its ladder, regardless of load and the planner's proposals, until it is undrained. A dead site still
+withdraws its routes.`,
 		Example: `  baton anycast level prepend-1
   baton anycast level london med   # at the planner`,
 	}, func(args []string) api.AnycastInstruction {
 		return api.AnycastInstruction{Kind: "level", Site: siteOf(args[:len(args)-1]), Level: args[len(args)-1], Force: force}
 	})
-	c.Flags().BoolVar(&force, "force", false, "also when no other site is known to be up")
+	c.Flags().BoolVar(&force, "force", false, "even if no other site is known to be up")
 	return c
 }

@@ -19,7 +19,7 @@ import (
 	"baton/cmd/cli"
 )
 
-// asked is the running daemon of a part that a command asks: the flags --config and --control.
+// asked is the daemon that a command queries: the flags --config and --control.
 type asked struct {
 	part    *part
 	config  string
@@ -29,19 +29,19 @@ type asked struct {
 
 func (a *asked) flags(c *cobra.Command) {
 	a.part.configFlag(c, &a.config)
-	c.Flags().StringVar(&a.control, "control", "", "the control `socket` (default: the configuration's, or the only one there is)")
+	c.Flags().StringVar(&a.control, "control", "", "control `socket` (default: that of the configuration, or of the only running daemon)")
 	_ = c.MarkFlagFilename("control", "sock")
 }
 
 // choose notes which of the flags were given.
 func (a *asked) choose(c *cobra.Command) error {
 	if a.chosen = c.Flags().Changed("config"); a.chosen && a.control != "" {
-		return cli.Usagef("--config and --control both say whom to ask: give one of them")
+		return cli.Usagef("--config and --control both select the daemon: give only one of them")
 	}
 	return nil
 }
 
-// ask asks the daemon. An answer that what was asked is wrong is the user's to mend.
+// ask queries the daemon. An answer that refuses the request is a usage error.
 func (a *asked) ask(ctx context.Context, question func(context.Context, *api.Client) error) error {
 	socket, err := a.socket(a.part.usual())
 	if err != nil {
@@ -69,7 +69,7 @@ func reason(err error) string {
 	return why
 }
 
-// socket is the one to ask at: the one that is named, the configuration's, or the only one of some usual ones that a daemon listens on.
+// socket is the control socket to use: that of the flag, that of the configuration, or the only one among the usual ones with a daemon.
 func (a *asked) socket(usual []string) (string, error) {
 	if a.control != "" {
 		return a.control, nil
@@ -91,11 +91,11 @@ func (a *asked) socket(usual []string) (string, error) {
 	case 1:
 		return live[0], nil
 	}
-	return "", cli.Usagef("%d of them run here: choose one by -c FILE, or by --control with one of %s", len(live), strings.Join(live, ", "))
+	return "", cli.Usagef("%d daemons run here: choose one with -c FILE, or with --control and one of %s", len(live), strings.Join(live, ", "))
 }
 
 func (a *asked) notRunning(where string) error {
-	return fmt.Errorf("no %s runs here (nobody listens on %s); to start it: systemctl start baton-%[3]s, or baton %[3]s run -c %[4]s",
+	return fmt.Errorf("no %s is running (nothing listens on %s); to start it: systemctl start baton-%[3]s, or baton %[3]s run -c %[4]s",
 		a.part.noun, where, a.part.name, a.config)
 }
 
@@ -112,7 +112,7 @@ func (p *part) socketOf(file string) (string, error) {
 	return socket, nil
 }
 
-// usual are the control sockets that there are at the usual places.
+// usual are the control sockets that exist at the usual places.
 func (p *part) usual() []string {
 	var all []string
 	for _, pattern := range p.sockets {
@@ -122,7 +122,7 @@ func (p *part) usual() []string {
 	return all
 }
 
-// listens tells whether a daemon listens on a socket, be it for others than this user alone.
+// listens tells whether a daemon listens on a socket, even if this user may not connect.
 func listens(path string) bool {
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {

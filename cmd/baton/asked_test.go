@@ -44,8 +44,8 @@ func TestSocket(t *testing.T) {
 		}
 	}
 	const start = "to start it: systemctl start baton-relay, or baton relay run -c "
-	check("none", asked{}, "", "no relay runs here (nobody listens on "+p.sockets[0]+"); "+start+dir+"/none.yaml", false)
-	check("none, with a default configuration", asked{config: file}, "", "no relay runs here (nobody listens on "+dir+"/its.sock or "+p.sockets[0]+"); "+start+file, false)
+	check("none", asked{}, "", "no relay is running (nothing listens on "+p.sockets[0]+"); "+start+dir+"/none.yaml", false)
+	check("none, with a default configuration", asked{config: file}, "", "no relay is running (nothing listens on "+dir+"/its.sock or "+p.sockets[0]+"); "+start+file, false)
 	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "usual-killed.sock"), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestSocket(t *testing.T) {
 	b := listen("usual-b.sock")
 	check("two", asked{}, "", a+", "+b, true)
 	check("socket", asked{control: "/x"}, "/x", "", false)
-	check("a default configuration whose daemon does not run", asked{config: file}, "", "2 of them run here", true)
+	check("a default configuration whose daemon does not run", asked{config: file}, "", "2 daemons run here", true)
 	check("a configuration that is named", asked{config: file, chosen: true}, dir+"/its.sock", "", false)
 	its := listen("its.sock")
 	check("a default configuration whose daemon runs", asked{config: file}, its, "", false)

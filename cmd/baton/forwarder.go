@@ -17,15 +17,15 @@ import (
 func forwarderPart() *part {
 	return &part{
 		name: "forwarder", noun: "forwarder", short: "The forwarder: an OpenFlow 1.3 switch whose tables run in the kernel",
-		long: `The forwarder makes interfaces of a Linux host the ports of an OpenFlow 1.3 switch. Controllers and ovs-ofctl fill its tables; the kernel
-forwards by them.`,
-		runs: `Flow entries go on in the kernel when the forwarder stops, is killed or upgraded; the next start takes their place without a gap, and has
-them again if the configuration names a state folder. SIGHUP reads the configuration again.`,
-		reloads: `Its controllers and listeners are put in force; flow entries stay, and so do channels that have not changed. All else takes effect at
-a restart only, in which flow entries go on, too.`,
-		cleans:   "Those are its programs, tables and flow entries, and its devices; a state folder stays.",
+		long: `The forwarder turns interfaces of a Linux host into the ports of an OpenFlow 1.3 switch. Controllers and ovs-ofctl fill its tables; the
+kernel forwards packets by them.`,
+		runs: `The kernel keeps forwarding by the flow entries when the forwarder stops, is killed or upgraded. The next start replaces them without a gap,
+and restores them if the configuration names a state folder. SIGHUP reloads the configuration.`,
+		reloads: `New controllers and listeners take effect; flow entries and unchanged channels stay. All other changes take effect only at a restart,
+which keeps flow entries, too.`,
+		cleans:   "This state is its programs, tables, flow entries and devices; a state folder stays.",
 		shows:    "a running forwarder: ports, channels, tables, packets by verdict",
-		examples: "\n  ovs-ofctl -O OpenFlow13 dump-flows tcp:127.0.0.1:6654   # where it listens",
+		examples: "\n  ovs-ofctl -O OpenFlow13 dump-flows tcp:127.0.0.1:6654   # its listener",
 		sockets:  []string{"/run/baton/forwarder-*.sock"},
 		control: func(file string, text []byte) (string, error) {
 			cfg, err := config.Parse(file, text)

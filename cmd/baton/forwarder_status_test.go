@@ -169,7 +169,7 @@ control: `+socket+"\n")
 	if err := p.Stop(long); err != nil {
 		t.Errorf("%v:\n%s", err, p.Log())
 	}
-	if _, stderr, code := baton(t, t.TempDir(), "forwarder", "status", "--config", file); code != cli.Failure || !strings.Contains(stderr, "no forwarder runs here") {
+	if _, stderr, code := baton(t, t.TempDir(), "forwarder", "status", "--config", file); code != cli.Failure || !strings.Contains(stderr, "no forwarder is running") {
 		t.Errorf("after its end: %d %s", code, stderr)
 	}
 }

@@ -29,7 +29,7 @@ PACKET is a frame in hexadecimal, or fields by their OpenFlow names, with defaul
 arp_*, ipv4_src, ipv4_dst, ipv6_src, ipv6_dst, ipv6_flabel, ip_proto, ip_dscp, ip_ecn, tcp_src, tcp_dst, tcp_flags, udp_src, udp_dst,
 icmpv4_type, icmpv4_code, icmpv6_type, icmpv6_code. With --pcap it is the first packet of a capture.`,
 		Example: `  baton forwarder trace --in-port 1 ipv4_dst=10.8.0.2,tcp_dst=80
-  baton forwarder trace --in-port eth1 --pcap one.pcap   # made by: tcpdump -i eth1 -c 1 -w one.pcap`,
+  baton forwarder trace --in-port eth1 --pcap one.pcap   # from: tcpdump -i eth1 -c 1 -w one.pcap`,
 	}
 	p.ask(c, func(ctx context.Context, client *api.Client, format *cli.Format, args []string) error {
 		frame, err := tracedFrame(args, pcap)

@@ -22,15 +22,15 @@ func hostStatusCommand(e cli.Env) *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Show all parts that run on this host, a line each",
-		Long: `Show all parts that run on this host, a line each. They are found by the control sockets at the usual places and in the
-configurations of /etc/baton. Exit status 1 means that none runs. More of each: baton PART status.`,
+		Short: "List the parts that run on this host",
+		Long: `List the parts that run on this host, one per line. The command finds them by their default control sockets and by the control sockets of
+the configurations in /etc/baton. Exit status 1 means that none runs. For details: baton PART status.`,
 		Example: "  baton status\n  baton status -w\n  baton status -o json | jq -r '.[] | [.part, .state] | @tsv'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return watch.Run(cmd.Context(), e.Out, func(ctx context.Context) error {
 				all, err := running(ctx, parts())
 				if len(all) == 0 && err == nil {
-					err = errors.New("no part of Baton runs here; to start one: systemctl start baton-router, or baton router run -c /etc/baton/router.yaml")
+					err = errors.New("no part of Baton is running; to start one: systemctl start baton-router, or baton router run -c /etc/baton/router.yaml")
 				}
 				return errors.Join(format.Print(e.Out, all, func(out io.Writer, wide bool) error { return printRunning(out, all, wide, time.Now()) }), err)
 			})
@@ -41,7 +41,7 @@ configurations of /etc/baton. Exit status 1 means that none runs. More of each: 
 	return c
 }
 
-// running are the daemons of this host. The error is of those that do not say how they are.
+// running are the daemons of this host. The error is about those that do not answer.
 func running(ctx context.Context, all []*part) ([]brief, error) {
 	found := []brief{}
 	var errs []error

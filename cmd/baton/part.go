@@ -17,37 +17,36 @@ import (
 	"baton/cmd/cli"
 )
 
-// part is what the commands of a part are made of. All parts have the same verbs, flags and files, as the same code makes them (verbs.go): a
-// part has a file with this table, and no spelling of its own.
+// part describes a part to the code that makes its commands (verbs.go). So all parts have the same verbs, flags and file names.
 type part struct {
 	name     string // of its command, its unit baton-NAME.service and its file /etc/baton/NAME.yaml
 	noun     string // in sentences: "router", "site or planner"
 	short    string
 	long     string
-	runs     string   // what `run --help` says of signals and of what stays behind
-	reloads  string   // what `reload --help` says of what goes on
-	cleans   string   // what `cleanup --help` says of what is removed
-	shows    string   // what `status` shows
-	examples string   // of status: more than the usual ones
-	sockets  []string // patterns of control sockets: without a configuration, and of the systemd unit
+	runs     string   // for `run --help`: signals, and state that outlives the process
+	reloads  string   // for `reload --help`: what a reload keeps
+	cleans   string   // for `cleanup --help`: what is removed
+	shows    string   // for `status --help`
+	examples string   // additional ones of status
+	sockets  []string // patterns of control sockets: the default, and that of the systemd unit
 
-	// control reads where a configuration file has its control socket; passwords and keys that it names are not read.
+	// control returns a configuration's control socket, without reading the passwords and keys that the file names.
 	control func(file string, text []byte) (string, error)
-	// check reads and checks a configuration file, as run does. The error is the user's to mend.
+	// check reads and checks a configuration file, as run does. The error is a mistake of the user's.
 	check func(file string) (checked, error)
-	// fits adds how a configuration that is right fits this host, for check alone: a daemon waits for what is not there yet. Nil: no matter.
+	// fits adds how a valid configuration fits this host. It is only for check, as a daemon waits for interfaces and the like. It may be nil.
 	fits func(file string, have *checked) error
 	// run is the daemon, until the context ends.
 	run func(ctx context.Context, d daemon) error
 	// status asks a running daemon.
 	status func(ctx context.Context, client *api.Client) (status, error)
-	// cleanup removes what a daemon that does not run any more has left, and says what that was.
+	// cleanup removes the state that a daemon has left, and names it.
 	cleanup func(file string) (removed []string, err error)
-	// more are the commands that no other part has.
+	// more are the part's own commands.
 	more []func(p *part, e cli.Env) *cobra.Command
 }
 
-// file is the configuration of a part where none is named.
+// file is the default configuration file.
 func (p *part) file() string { return "/etc/baton/" + p.name + ".yaml" }
 
 // daemon is what a part's run gets.
@@ -57,12 +56,12 @@ type daemon struct {
 	err  io.Writer
 }
 
-// checked is what there is to say of a right configuration.
+// checked is the result of checking a valid configuration.
 type checked struct {
 	Config   string   `json:"config"`
 	Has      string   `json:"has"` // what is configured: "1 VIP, 2 pools"
 	Warnings []string `json:"warnings"`
-	Notes    []string `json:"notes,omitempty"` // what it would do
+	Notes    []string `json:"notes,omitempty"` // its effects
 }
 
 // status is an answer of a running daemon.

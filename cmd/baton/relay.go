@@ -19,10 +19,10 @@ func relayPart() *part {
 		name: "relay", noun: "relay", short: "A relay: speeds up TCP over long-distance paths, in pairs",
 		long: `A relay terminates clients' TCP connections near them and forwards their bytes over pre-opened connections to another relay, which
 forwards them to the servers.`,
-		runs: `SIGHUP reloads the configuration; flows go on. SIGTERM and ` + "`baton relay stop --graceful`" + ` stop accepting flows and wait up to
+		runs: `SIGHUP reloads the configuration; flows continue. SIGTERM and ` + "`baton relay stop --graceful`" + ` stop accepting flows and wait up to
 timeouts.stop for the remaining ones.`,
-		reloads:  "Flows go on.",
-		cleans:   "Those are the rules and routes for intercepted packets; programs and flows end with the process.",
+		reloads:  "Flows continue.",
+		cleans:   "This state is the rules and routes for intercepted packets; programs and flows end with the process.",
 		shows:    "a running relay: entries, peers, trunks and counters",
 		examples: "\n  baton relay status -o json | jq '.peers[] | select(.down) | .name'",
 		sockets:  []string{"/run/baton/relay.sock", "/run/baton-relay/relay.sock"},

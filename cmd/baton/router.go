@@ -21,12 +21,12 @@ import (
 func routerPart() *part {
 	return &part{
 		name: "router", noun: "router", short: "The request router: hands clients' sessions to surrogates (backends)",
-		long: `The request router runs on a Linux host between clients and surrogates (backends). It reads each request, chooses the surrogate, and has the kernel
-splice the client's session onto a connection to it.`,
-		runs: `Sessions that are spliced go on in the kernel when the router stops, is killed or upgraded; the next start takes them over. When it stops
-and none is left, everything is removed. SIGHUP reads the configuration again, SIGUSR1 opens access logs again.`,
-		reloads:  "Sessions go on.",
-		cleans:   "Sessions that it has left end: both ends of each get a reset.",
+		long: `The request router runs on a Linux host between clients and surrogates (backends). It reads each request, chooses a surrogate, and makes the
+kernel splice the client's session onto a connection to it.`,
+		runs: `Spliced sessions continue in the kernel when the router stops, is killed or upgraded; the next start takes them over. If it stops
+without sessions, it removes its kernel state. SIGHUP reloads the configuration, SIGUSR1 reopens the access logs.`,
+		reloads:  "Sessions continue.",
+		cleans:   "This closes the remaining sessions: both ends of each get a reset.",
 		shows:    "a running router: VIPs, pools and surrogates",
 		examples: "\n  baton router status -o json | jq '.pools[].surrogates[] | select(.up | not) | .name'",
 		sockets:  []string{"/run/baton/router.sock"},

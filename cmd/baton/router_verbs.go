@@ -21,7 +21,7 @@ func routerSessionsCommand(p *part, e cli.Env) *cobra.Command {
 	return p.show(e, &cobra.Command{
 		Use:   "sessions",
 		Short: "List the live sessions",
-		Long:  "List the live sessions. In JSON there is one on each line.",
+		Long:  "List the live sessions. JSON output has one session per line.",
 		Example: `  baton router sessions
   baton router sessions -o json | jq 'select(.surrogate == "s1")'`,
 	}, func(ctx context.Context, client *api.Client, format *cli.Format) error {
@@ -66,7 +66,7 @@ func routerBackendCommand(p *part, e cli.Env) *cobra.Command {
 		}),
 		p.drainCommand(e, &cobra.Command{
 			Use:     "drain SURROGATE",
-			Short:   "Send a surrogate no new sessions; those that it has go on",
+			Short:   "Send a surrogate no new sessions; existing ones continue",
 			Example: "  baton router backend drain s1",
 		}, false),
 		p.drainCommand(e, &cobra.Command{
@@ -109,10 +109,10 @@ func routerExplainCommand(p *part, e cli.Env) *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "explain URL",
-		Short: "Explain which surrogate a request would get: rule, pool, and why others were not chosen",
-		Long: `Explain which surrogate a request would get: the rule, the pool, the surrogates that could not be chosen.
+		Short: "Explain which surrogate a request would get, and why",
+		Long: `Explain which surrogate a request would get: the rule, the pool, and the surrogates that are unavailable.
 
-The running router answers, by the health that it sees. With --offline the configuration file is asked, as if every surrogate were up.`,
+The running router answers, using its current view of health. With --offline the command uses the configuration file and treats all surrogates as up.`,
 		Example: `  baton router explain http://cdn.example.net/video/1.mp4
   baton router explain http://10.9.9.9/x --client 192.0.2.7 --header 'Host: cdn.example.net'
   baton router explain --offline -c router.yaml http://cdn.example.net/video/1.mp4`,

@@ -141,7 +141,7 @@ func TestMistakes(t *testing.T) {
 		{"completion bahs", `did you mean "baton completion bash"?`},
 		{"router status -o xml", `--output: "xml" is not one of table, wide, json, yaml`},
 		{"router status --watch=often", `--watch: "often" is not a time with its unit, such as 500ms, 10s or 2m`},
-		{"router status -c x --control y", "--config and --control both say whom to ask"},
+		{"router status -c x --control y", "--config and --control both select the daemon"},
 		{"router run --log-level loud", `--log-level: "loud" is not one of debug, info, warn, error`},
 		{"router run --log-format xml", `--log-format: "xml" is not one of text, json`},
 		{"router run -c " + none, none + ": no such file"},
@@ -162,7 +162,7 @@ func TestNotRunning(t *testing.T) {
 		for _, verb := range []string{"status", "reload"} {
 			socket := t.TempDir() + "/none.sock"
 			status, out, errs := said(t, p.name, verb, "--control", socket)
-			want := "baton: no " + p.noun + " runs here (nobody listens on " + socket + "); to start it: systemctl start baton-" + p.name + ", or baton " + p.name + " run -c "
+			want := "baton: no " + p.noun + " is running (nothing listens on " + socket + "); to start it: systemctl start baton-" + p.name + ", or baton " + p.name + " run -c "
 			if status != cli.Failure || !strings.HasPrefix(errs, want) || out != "" {
 				t.Errorf("%s %s: status %d, %s%s; want %s", p.name, verb, status, out, errs, want)
 			}

@@ -34,11 +34,11 @@ func (p *part) command(e cli.Env) *cobra.Command {
 
 // configFlag adds -c, --config.
 func (p *part) configFlag(c *cobra.Command, file *string) {
-	c.Flags().StringVarP(file, "config", "c", p.file(), "the configuration `file`")
+	c.Flags().StringVarP(file, "config", "c", p.file(), "configuration `file`")
 	_ = c.MarkFlagFilename("config", "yaml", "yml")
 }
 
-// there refuses a part's own file that is not there: most likely it is elsewhere.
+// there refuses a missing default configuration file, and says how to name another one.
 func (p *part) there(verb, file string) error {
 	if file == p.file() && !exists(file) {
 		return cli.Usagef("there is no %s: write it, or name another file: baton %[2]s %[3]s -c %[2]s.yaml", file, p.name, verb)
@@ -46,7 +46,7 @@ func (p *part) there(verb, file string) error {
 	return nil
 }
 
-// checked reads and checks a configuration. What is wrong with it the user mends.
+// checked reads and checks a configuration. Mistakes are usage errors.
 func (p *part) checked(verb, file string) (checked, error) {
 	if err := p.there(verb, file); err != nil {
 		return checked{}, err
@@ -89,7 +89,7 @@ func (p *part) runCommand(e cli.Env) *cobra.Command {
 	return c
 }
 
-// mended has an error about a configuration be the user's to mend: some are found only when a configuration meets the host.
+// mended makes an error about a configuration a usage error: some mistakes are found only when a configuration is applied to the host.
 func mended(err error) error {
 	var wrong *document.Error
 	if errors.As(err, &wrong) {
@@ -105,9 +105,9 @@ func (p *part) checkCommand(e cli.Env) *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use: "check", SuggestFor: []string{"validate", "verify", "test", "lint"},
-		Short: "Check a configuration: what is wrong with it, and what to be wary of",
-		Long: `Check a configuration file as run and reload do, and change nothing. What is wrong is printed with its line and column and makes
-exit status 2; warnings leave it at 0.`,
+		Short: "Check a configuration file for mistakes",
+		Long: `Check a configuration file as run and reload do, and change nothing. Each mistake is printed with its line and column; the exit
+status is then 2. Warnings leave it at 0.`,
 		Example: fmt.Sprintf("  baton %[1]s check -c %[1]s.yaml\n  baton %[1]s check -o json", p.name),
 		RunE: func(*cobra.Command, []string) error {
 			have, err := p.checked("check", file)
@@ -150,7 +150,7 @@ func (p *part) statusCommand(e cli.Env) *cobra.Command {
 	})
 }
 
-// show makes a command that asks a running daemon and prints the answer, again and again with -w.
+// show makes a command that queries a running daemon and prints the answer, repeatedly with -w.
 func (p *part) show(e cli.Env, c *cobra.Command, show func(context.Context, *api.Client, *cli.Format) error) *cobra.Command {
 	var watch cli.Watch
 	p.ask(c, func(ctx context.Context, client *api.Client, format *cli.Format, _ []string) error {
@@ -160,7 +160,7 @@ func (p *part) show(e cli.Env, c *cobra.Command, show func(context.Context, *api
 	return c
 }
 
-// ask makes a command that asks a running daemon.
+// ask makes a command that queries a running daemon.
 func (p *part) ask(c *cobra.Command, ask func(ctx context.Context, client *api.Client, format *cli.Format, args []string) error) *cobra.Command {
 	var (
 		at     = asked{part: p}
@@ -180,9 +180,9 @@ func (p *part) ask(c *cobra.Command, ask func(ctx context.Context, client *api.C
 func (p *part) reloadCommand(e cli.Env) *cobra.Command {
 	return p.ask(&cobra.Command{
 		Use:   "reload",
-		Short: "Have the running " + p.noun + " read its configuration again",
-		Long: `Have the running ` + p.noun + ` read its configuration again, as SIGHUP does, and say what has changed. A configuration that is refused changes
-nothing, and makes exit status 2. ` + p.reloads,
+		Short: "Reload the configuration of the running " + p.noun,
+		Long: `Reload the configuration of the running ` + p.noun + `, as SIGHUP does, and print the changes. If the new configuration is refused, nothing
+changes and the exit status is 2. ` + p.reloads,
 		Example: fmt.Sprintf("  baton %[1]s reload\n  baton %[1]s reload -c %[1]s.yaml -o json", p.name),
 	}, func(ctx context.Context, client *api.Client, format *cli.Format, _ []string) error {
 		result, err := client.Reload(ctx)
@@ -213,9 +213,9 @@ func (p *part) cleanupCommand(e cli.Env) *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use: "cleanup", SuggestFor: []string{"restore", "remove", "unload", "reset"},
-		Short: "Remove what a " + p.noun + " that no longer runs has left in the kernel",
-		Long: "Remove what a " + p.noun + " that no longer runs has left in the kernel, and its stale control socket. " + p.cleans +
-			"\nIt is refused while the " + p.noun + " runs, and does nothing where nothing is left.",
+		Short: "Remove the kernel state of a " + p.noun + " that no longer runs",
+		Long: "Remove the kernel state of a " + p.noun + " that no longer runs, and its stale control socket. " + p.cleans +
+			"\nThe command is refused while the " + p.noun + " runs, and does nothing if nothing is left.",
 		Example: fmt.Sprintf("  baton %[1]s cleanup\n  baton %[1]s cleanup -c %[1]s.yaml", p.name),
 		RunE: func(*cobra.Command, []string) error {
 			removed, err := p.clean(file)
@@ -242,7 +242,7 @@ func (p *part) cleanupCommand(e cli.Env) *cobra.Command {
 	return c
 }
 
-// clean removes what is left of the daemon that a configuration is of.
+// clean removes the state that the daemon of a configuration has left.
 func (p *part) clean(file string) ([]string, error) {
 	if err := p.there("cleanup", file); err != nil {
 		return nil, err

@@ -205,7 +205,7 @@ func TestHostStatus(t *testing.T) {
 	}
 	if here, err := running(t.Context(), parts()); err == nil && len(here) == 0 {
 		status, _, errs := said(t, "status")
-		if want := "baton: no part of Baton runs here; to start one: systemctl start baton-router, or "; status != cli.Failure || !strings.HasPrefix(errs, want) {
+		if want := "baton: no part of Baton is running; to start one: systemctl start baton-router, or "; status != cli.Failure || !strings.HasPrefix(errs, want) {
 			t.Errorf("status %d, %q, want %q", status, errs, want)
 		}
 	}

@@ -175,7 +175,8 @@ __noinline int choose_candidate(struct selection *s)
 	struct binder *all = the_binder();
 	struct bind_credits *credits;
 	struct ranking *b;
-	__u32 n, best, method;
+	volatile __u32 *n; /* read anew: the verifier would follow each count by itself through all three loops */
+	__u32 best, method;
 
 	if (!s || !all)
 		return BIND_SEATS;
@@ -185,15 +186,15 @@ __noinline int choose_candidate(struct selection *s)
 	b = &s->ranking;
 	__builtin_memset(b, 0, sizeof(*b));
 	b->best = BIND_SEATS;
-	n = s->candidates;
+	n = &s->candidates;
 	method = s->method;
 	bpf_spin_lock(&all->lock);
-	for (__u32 i = 0; i < BIND_SEATS && i < n; i++)
+	for (__u32 i = 0; i < BIND_SEATS && i < *n; i++)
 		rank_cost(all, &s->candidate[i], b, s->fastest);
 	rescale_credits(credits, b);
-	for (__u32 i = 0; i < BIND_SEATS && i < n; i++)
+	for (__u32 i = 0; i < BIND_SEATS && i < *n; i++)
 		mark_due(&s->candidate[i], b, method);
-	for (__u32 i = 0; i < BIND_SEATS && i < n; i++)
+	for (__u32 i = 0; i < BIND_SEATS && i < *n; i++)
 		add_credit(credits, &s->candidate[i], b, i, method);
 	best = *(volatile __u32 *)&b->best;
 	if (best < BIND_SEATS) {

@@ -7,7 +7,7 @@ import (
 	"baton/datapath/kerneltest"
 )
 
-var update = flag.Bool("relayUpdate", false, "write what was measured to testdata")
+var update = flag.Bool("update", false, "write what was measured to testdata")
 
 func TestVerifierCost(t *testing.T) {
 	spec, err := loadRelay()

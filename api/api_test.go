@@ -405,7 +405,7 @@ func TestListenFullQueue(t *testing.T) {
 	}
 }
 
-// TestListenRace: of daemons that start together over a stale socket, one wins.
+// TestListenRace: of daemons that start at the same time over a stale socket, one wins.
 func TestListenRace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.sock")
 	leaveStale(t, path)

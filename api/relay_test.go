@@ -56,7 +56,7 @@ func relayFlow(i int) RelayFlow {
 	}
 }
 
-// filled tells the first field of a value that is zero: what a test does not set, it does not see arrive.
+// filled returns the first zero field of a value: the test does not check fields that it does not set.
 func filled(t *testing.T, v any) {
 	t.Helper()
 	r := reflect.ValueOf(v)

@@ -55,10 +55,10 @@ func TestLinkLost(t *testing.T) {
 		if !exact && onLost == 0 {
 			t.Log("no download had the lost link")
 		} else {
-			t.Logf("%d downloads by the lost link are told after %v", onLost, time.Since(begun))
+			t.Logf("%d downloads over the lost link end after %v", onLost, time.Since(begun))
 		}
 		if exact {
-			idle[0].isReset() // Open vSwitch does not know which those are: they are told with what they send next
+			idle[0].isReset() // Open vSwitch does not know which those are: they notice when they send next
 			for _, d := range downloads {
 				if d.from == host4(1) {
 					d.goesOn()

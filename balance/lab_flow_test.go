@@ -17,7 +17,7 @@ import (
 	"baton/lab/peers"
 )
 
-// flow is a TCP connection with a server that says again what it is told.
+// flow is a TCP connection to an echo server.
 type flow struct {
 	t    *testing.T
 	conn net.Conn
@@ -175,7 +175,7 @@ func (f *flow) breaks() {
 	})
 }
 
-// isReset requires that the host's application is told that its connection is over.
+// isReset requires that the application notices that its connection has ended.
 func (f *flow) isReset() {
 	f.t.Helper()
 	f.conn.SetReadDeadline(time.Now().Add(soon))

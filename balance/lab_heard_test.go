@@ -11,7 +11,7 @@ import (
 	"baton/lab"
 )
 
-// page is what probes ask for. It counts by whom it is asked, and is down for all when it is told so.
+// page is the probed page. It counts requests by client, and can be switched off.
 type page struct {
 	mu    sync.Mutex
 	down  bool

@@ -167,7 +167,7 @@ func TestReload(t *testing.T) {
 	})
 }
 
-// TestRefused: what cannot work on a host is told in one line, and nothing is changed.
+// TestRefused: a configuration that cannot work on a host is reported in one line, and nothing is changed.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, 2)
@@ -181,7 +181,7 @@ func TestRefused(t *testing.T) {
 		{
 			"the network is another's", "ip addr add 192.0.0.3/29 dev eth1", "ip addr del 192.0.0.3/29 dev eth1", n.linksText(), "internal.ipv4: 192.0.0.0/29 is used by eth1", 1,
 		},
-		{"no link at all", "true", "true", "links: [eth7, eth8]\n", "links: none of the interfaces is there", 1},
+		{"no link at all", "true", "true", "links: [eth7, eth8]\n", "links: none of the interfaces exists", 1},
 		{"a user that there is not", "true", "true", n.linksText() + "rules: [{application: {user: nobody-at-all}, links: [link0]}]\n", `rules[0].application.user: "nobody-at-all" is not a user of this host`, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -311,7 +311,7 @@ func (c *flowSet) without(link int8) (list []int) {
 	return list
 }
 
-// counted requires that the command line tells as many flows.
+// counted requires that the command line reports this many flows.
 func (c *flowSet) counted(b *running, flows int) {
 	c.n.t.Helper()
 	began := time.Now()
@@ -333,7 +333,7 @@ func (c *flowSet) counted(b *running, flows int) {
 		}
 		return nil
 	})
-	c.n.t.Logf("the status tells %d flows after %v", flows, time.Since(began).Round(time.Millisecond))
+	c.n.t.Logf("the status reports %d flows after %v", flows, time.Since(began).Round(time.Millisecond))
 }
 
 // streams begins connections.
@@ -351,7 +351,7 @@ func works(list []*flow) {
 	}
 }
 
-// resources tells what the process takes while flows rest.
+// resources logs what the process uses while flows are idle.
 func (r *running) resources() {
 	r.n.t.Helper()
 	const during = 2 * time.Second

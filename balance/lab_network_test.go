@@ -28,8 +28,8 @@ const (
 
 // The server's ports.
 const (
-	echoPort = 7000 // tells where a connection or datagram comes from, then says again what it is told
-	sshPort  = 22   // of the host, which says again what it is told
+	echoPort = 7000 // reports the client's address, then echoes
+	sshPort  = 22   // of the host, an echo server
 )
 
 // network is a host with links to gateways of different providers, and a server behind them all.
@@ -127,7 +127,7 @@ func (n *network) run(program string, args ...string) string {
 	return out
 }
 
-// greet serves a port of a host's by TCP: it tells each client where it comes from, does what then says, and closes the connection.
+// greet serves a TCP port of a host: it reports the client's address, calls then, and closes the connection.
 func (n *network) greet(h *lab.Host, port int, then func(net.Conn)) {
 	n.t.Helper()
 	l, err := h.Listen("tcp", fmt.Sprintf(":%d", port))
@@ -150,7 +150,7 @@ func (n *network) greet(h *lab.Host, port int, then func(net.Conn)) {
 	}()
 }
 
-// who serves a port of a host's, by TCP and UDP: it tells where its client comes from, and then says again what it is told.
+// echoAddress serves a TCP and UDP port of a host: it reports the client's address, and then echoes.
 func (n *network) echoAddress(h *lab.Host, port int) {
 	n.t.Helper()
 	n.greet(h, port, func(c net.Conn) { _, _ = io.Copy(c, c) }) // until the client goes

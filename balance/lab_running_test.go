@@ -97,7 +97,7 @@ func (n *network) begin(config string) *running {
 	return r
 }
 
-// environment tells Baton which Open vSwitch is the host's.
+// environment points Baton to the host's Open vSwitch.
 func (n *network) environment() []string {
 	if n.vswitch == nil {
 		return nil

@@ -22,7 +22,7 @@ var planes = []plane{
 type plane struct {
 	name   string
 	config string // of the balance
-	exact  bool   // flows are spread by turns, so that each link has as many as the others
+	exact  bool   // round-robin: each link has as many flows as the others
 }
 
 // everywhere runs a case on each data plane, on a network with so many links.
@@ -83,7 +83,7 @@ func spread(exact bool, want []string, one func() (string, error)) error {
 	return nil
 }
 
-// from begins a TCP flow to an address and tells whence.
+// from starts a TCP flow to an address, and returns the source that the server saw.
 func (n *network) from(address string) func() (string, error) {
 	return func() (string, error) {
 		f, err := n.dial(address)

@@ -109,7 +109,7 @@ links: [a]
 rules:
   - {application: {user: root}, links: [a]}
   - {application: {cgroup: /x}, links: [a]}
-  - {application: {user: root}, services: [tcp/80], method: turns}
+  - {application: {user: root}, services: [tcp/80], method: round-robin}
 method: hash
 `)
 	s := k.tables(k.decide(), 1500, false)

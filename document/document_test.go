@@ -229,7 +229,7 @@ func TestDecoder(t *testing.T) {
 		}
 	}
 	if !d.Given("words[1]") || d.Given("words[2]") {
-		t.Error("Given does not tell words[1], which is there, from words[2], which is not")
+		t.Error("Given does not distinguish words[1], which exists, from words[2], which does not")
 	}
 }
 

@@ -32,7 +32,7 @@ func JoinErrors(mistakes []*Error) error {
 	return combine(mistakes)
 }
 
-// together makes one error of the mistakes of a document, of which there is one at least.
+// combine makes one error of the mistakes of a document. There is at least one.
 func combine(mistakes []*Error) *Error {
 	sorted := slices.Clone(mistakes)
 	slices.SortStableFunc(sorted, func(a, b *Error) int {

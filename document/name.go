@@ -19,7 +19,7 @@ func (d *Decoder) Label(path string, n *Node) string { return d.Name(path, n, 63
 func (d *Decoder) Name(path string, n *Node, longest int) string {
 	s := d.Text(path, n)
 	if d.err == nil && (len(s) > longest || !nameForm.MatchString(s)) {
-		d.WrongText(n, path, s, "is no name here", fmt.Sprintf("at most %d of a-z, 0-9 and, inside, -", longest))
+		d.WrongText(n, path, s, "is no name here", fmt.Sprintf("at most %d of a-z, 0-9 and, in between, -", longest))
 	}
 	return s
 }

@@ -125,11 +125,11 @@ func (p picture) linePlot(panel panel) *plot.Plot {
 // xTicks are the values that were measured; a label that would touch the one before is left out.
 func (p picture) xTicks(l *plot.Plot) []plot.Tick {
 	var ticks []plot.Tick
-	room := float64(width) / float64(p.columns()) * 0.8 // of the axis, in points
+	length := float64(width) / float64(p.columns()) * 0.8 // of the axis, in points
 	end := math.Inf(-1)
 	for _, v := range p.x.values {
 		t := plot.Tick{Value: v}
-		at := l.X.Norm(v) * room
+		at := l.X.Norm(v) * length
 		label := short(v)
 		half := float64(plainStyle.Width(label))/2 + 3
 		if at-half > end {

@@ -46,7 +46,7 @@ func get(p exporter.Process[status], path string) *httptest.ResponseRecorder {
 	return rec
 }
 
-// TestMetrics: every number is there with its kind, and one that cannot be told does not keep the others back.
+// TestMetrics: every number is exported with its kind, and an invalid one does not suppress the others.
 func TestMetrics(t *testing.T) {
 	text := get(process(status{}, nil), "/metrics").Body.String()
 	for _, want := range []string{
@@ -58,7 +58,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, "broken") {
-		t.Error("a label that there cannot be was told")
+		t.Error("an invalid label was exported")
 	}
 	if text := get(process(status{}, errors.New("lost")), "/metrics").Body.String(); !strings.Contains(text, "p_build_info") || strings.Contains(text, "p_things") {
 		t.Errorf("without a status:\n%s", text)
@@ -114,7 +114,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestCollectors: what no status tells is there as well.
+// TestCollectors: numbers that are not in the status are exported as well.
 func TestCollectors(t *testing.T) {
 	p := process(status{}, nil)
 	took := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "p", Name: "took_seconds", Help: "How long."})

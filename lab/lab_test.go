@@ -114,18 +114,18 @@ func TestDoReturnsTheThread(t *testing.T) {
 	l := lab.New(t)
 	h := l.Host("h")
 	before, _ := os.Readlink("/proc/thread-self/ns/net")
-	var inside string
+	var namespace string
 	wanted := errors.New("from f")
 	err := h.Do(func() error {
-		inside, _ = os.Readlink("/proc/thread-self/ns/net")
+		namespace, _ = os.Readlink("/proc/thread-self/ns/net")
 		return wanted
 	})
 	after, _ := os.Readlink("/proc/thread-self/ns/net")
 	if err != wanted {
 		t.Errorf("Do returned %v, want f's error", err)
 	}
-	if inside == before || inside == "" {
-		t.Errorf("f ran in %q, the namespace of the test", inside)
+	if namespace == before || namespace == "" {
+		t.Errorf("f ran in %q, the namespace of the test", namespace)
 	}
 	if after != before {
 		t.Errorf("namespace after Do = %q, want %q", after, before)
@@ -156,7 +156,7 @@ func TestProcessOutputStatusAndSignals(t *testing.T) {
 	}
 
 	p, err := h.Start(lab.Program{Path: "sh", Args: []string{"-c", `trap 'echo bye; exit 0' TERM; echo "$WORD"; cat; while :; do read x <&3; done`},
-		Env: []string{"WORD=ready"}, Stdin: strings.NewReader("typed\n"), Files: []*os.File{silent(t)}})
+		Env: []string{"WORD=ready"}, Stdin: strings.NewReader("typed\n"), Files: []*os.File{idlePipe(t)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,8 +174,8 @@ func TestProcessOutputStatusAndSignals(t *testing.T) {
 	}
 }
 
-// silent returns the end of a pipe on which nothing is sent during the test.
-func silent(t *testing.T) *os.File {
+// idlePipe returns the end of a pipe on which nothing is sent during the test.
+func idlePipe(t *testing.T) *os.File {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -198,7 +198,7 @@ func TestExecStopsWithItsContext(t *testing.T) {
 func TestCPUCountsDescendants(t *testing.T) {
 	l := lab.New(t)
 	p, err := l.Host("h").Start(lab.Program{Path: "sh", Args: []string{"-c", `sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo spent; read x <&3' & wait`},
-		Files: []*os.File{silent(t)}})
+		Files: []*os.File{idlePipe(t)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,19 +109,19 @@ func TestAddresses(t *testing.T) {
 	})
 	t.Run("one that does not answer", func(t *testing.T) {
 		_, _, at := pair(t, file, valid, valid)
-		silent := resume.Dialer{Control: func(ctx context.Context, _, address string, _ syscall.RawConn) error {
+		unresponsive := resume.Dialer{Control: func(ctx context.Context, _, address string, _ syscall.RawConn) error {
 			if host, _, _ := net.SplitHostPort(address); host == "127.0.0.3" {
 				<-ctx.Done()
 				return ctx.Err()
 			}
 			return nil
 		}}
-		o, _ := named(silent, fixed("127.0.0.3", "127.0.0.1"))
+		o, _ := named(unresponsive, fixed("127.0.0.3", "127.0.0.1"))
 		if got := get(t, o, at); got.err != nil {
 			t.Error(got.err)
 		}
-		silent.Timeout = 50 * time.Millisecond
-		o, _ = named(silent, fixed("127.0.0.3"))
+		unresponsive.Timeout = 50 * time.Millisecond
+		o, _ = named(unresponsive, fixed("127.0.0.3"))
 		if got := get(t, o, at); got.kind != resume.Connect {
 			t.Errorf("kind %q: %v", got.kind, got.err)
 		}

@@ -31,7 +31,7 @@ func downloadInto(ctx context.Context, o resume.Options, url, path string) error
 	return f.Finish()
 }
 
-// TestMain is the process that is killed, if it is told so.
+// TestMain is the process to kill, if the environment says so.
 func TestMain(m *testing.M) {
 	if url := os.Getenv("BATON_TEST_DOWNLOAD"); url != "" {
 		if err := downloadInto(context.Background(), quick(), url, os.Getenv("BATON_TEST_FILE")); err != nil {

@@ -45,7 +45,7 @@ func TestTruncatedTLS(t *testing.T) {
 	}
 }
 
-// TestSecrets: what is for one host is not told to another that it leads to.
+// TestSecrets: fields for one host are not sent to another after a redirect.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	file := body(1, 100_000)

@@ -54,7 +54,7 @@ func TestAhead(t *testing.T) {
 		{"nothing breaks", 0, nil, 2, 0},
 		{"the first one breaks", 1500 * time.Millisecond, nil, 2, 1},
 		{"only one is allowed", 0, func(o *resume.Options) { o.Lanes = 1 }, 0, 0},
-		{"there is no room", 0, func(o *resume.Options) { o.Window = 64 << 10 }, 0, 0},
+		{"the window is full", 0, func(o *resume.Options) { o.Window = 64 << 10 }, 0, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -140,7 +140,7 @@ func named(t *testing.T, c *net.TCPConn) Socket {
 	return Socket{Local: unmapped(c.LocalAddr()), Remote: unmapped(c.RemoteAddr()), Cookie: cookie(t, c)}
 }
 
-// TestDestroy ends the connections that are meant and no other: the application is told, and so is the peer.
+// TestDestroy ends the selected connections and no others; application and peer notice it.
 func TestDestroy(t *testing.T) {
 	kerneltest.Need(t)
 	c, err := Open()
@@ -244,7 +244,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestUnanswered: what a connection to the kernel does not do is told of each socket.
+// TestUnanswered: requests without an answer are reported for each socket.
 func TestUnanswered(t *testing.T) {
 	c := &Conn{fd: -1}
 	some := Socket{Local: netip.MustParseAddrPort("192.0.2.1:80"), Remote: netip.MustParseAddrPort("192.0.2.2:80")}

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// probeFrom probes as a balance does, and prints a line of all links whenever something is told.
+// probeFrom probes as a balance does, and prints a line of all links at each report.
 func probeFrom(file string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -87,7 +87,7 @@ type network struct {
 	process *lab.Process
 }
 
-// server answers as it is told, and remembers whom.
+// server answers as configured, and records its clients.
 type server struct {
 	mu       sync.Mutex
 	status   int

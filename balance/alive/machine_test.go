@@ -100,7 +100,7 @@ func TestMachine(t *testing.T) {
 			"0 unknown, 0.1 portal http://p/, 10.1 alive", "0, 5, 10"},
 		{"a portal that comes", server, []string{"0.1 answered", "5.1 captured http://p/", "6 end"},
 			"0 unknown, 0.1 alive, 5.1 portal http://p/", "0, 5"},
-		{"a portal that goes silent", server, []string{"0.1 captured http://p/", "10 unanswered", "15 unanswered", "20 end"},
+		{"a portal that stops responding", server, []string{"0.1 captured http://p/", "10 unanswered", "15 unanswered", "20 end"},
 			"0 unknown, 0.1 portal http://p/, 15.1 dead", "0, 5, 10, 15"},
 		{"traffic does not lift a portal", server, []string{"0.1 captured http://p/", "1 heard", "6 end"},
 			"0 unknown, 0.1 portal http://p/", "0, 5"},

@@ -32,7 +32,7 @@ f:2:36: rules[0].services[2]: "443/tcp" is not a service (such as tcp/443, udp/8
 	}
 }
 
-// TestUnknownUser: a user that this host does not have is told with its place, as a mistake of the file.
+// TestUnknownUser: a user that does not exist on this host is reported with its place, as a mistake in the file.
 func TestUnknownUser(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "f")
 	text := "links: [eth0]\nrules:\n  - {application: {user: root}, links: [eth0]}\n  - {application: {user: 4242}, links: [eth0]}\n  - {application: {user: nosuchuser}, links: [eth0]}\n"

@@ -58,7 +58,7 @@ func encoded(t *testing.T, list []openflow.Instruction) []byte {
 	return b
 }
 
-// told returns what has been changed since it was asked.
+// changes returns the changes since its last call.
 func (d *device) reported() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -150,7 +150,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestReconnect: a switch that comes back with all that it had is told nothing; one that comes back with nothing gets all; flows are known again.
+// TestReconnect: a switch that comes back unchanged gets no changes; one that comes back empty gets everything; flows are known again.
 func TestReconnect(t *testing.T) {
 	s := ruled(1, 1)
 	c, d := started(t, s)
@@ -202,7 +202,7 @@ func TestReconnect(t *testing.T) {
 	empty.has(s, 0)
 }
 
-// TestRefused: what a switch refuses is told with the entry, and the rest is done; the next change asks the switch what it has.
+// TestRefused: a refused message is reported with its entry, and the rest is applied; the next change reads the switch's tables.
 func TestRefused(t *testing.T) {
 	c, d := New(Options{}), newDevice(t)
 	isRule := func(m openflow.Message) bool {
@@ -389,7 +389,7 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// TestQueue: packets are bounded, whatever else comes; what tells of entries is not.
+// TestQueue: packets are bounded, whatever else arrives; messages about entries are not.
 func TestQueue(t *testing.T) {
 	q := newQueue(2)
 	p := channel.Received{Message: packetIn(1, 0, nil)}

@@ -14,7 +14,7 @@ import (
 	"baton/lab/peers"
 )
 
-// The switches: Open vSwitch and Baton's forwarder by plain OpenFlow, and Baton's as a balance has it by default, on the host's side of the inside device
+// The switches: Open vSwitch and Baton's forwarder with standard OpenFlow, and Baton's with a balance's defaults, on the host's end of the internal interface
 // and with its own actions.
 const (
 	ovs   = "ovs"
@@ -35,10 +35,10 @@ func everySwitch(t *testing.T, f func(t *testing.T, target string, method config
 	}
 }
 
-// exact says whether a method takes turns, whatever the flows are.
+// exact reports whether a method is round-robin, whatever the flows are.
 func exact(m config.Method) bool { return m == config.Controller || m == config.RoundRobin }
 
-// spread checks where flows go: who takes turns does so exactly; others do not, but use all links in the end.
+// spread checks where flows go: round-robin is exact; other methods use all links in the end.
 func spread(t *testing.T, method config.Method, flow func() int, want ...int) {
 	t.Helper()
 	got, sum := make([]int, len(want)), 0

@@ -47,7 +47,7 @@ func ruled(weights ...int) tables.State {
 	return s
 }
 
-// tcp is a packet of the host, from an inside port.
+// tcp returns a packet of the host, from an internal port.
 func tcp(port uint16, to string, flags packet.Flags) []byte {
 	server := netip.MustParseAddrPort(to)
 	from := netip.MustParseAddr(internalAddress)
@@ -123,7 +123,7 @@ func TestAlgorithm1(t *testing.T) {
 	}
 }
 
-// TestTurns: weighted turns are exact in every run as long as the weights' sum, and spread within it.
+// TestRoundRobin: weighted round-robin is exact in every period of the weights' sum, and evenly spread within it.
 func TestRoundRobin(t *testing.T) {
 	tests := []struct {
 		weights []uint16
@@ -155,11 +155,11 @@ func TestRoundRobin(t *testing.T) {
 //	links W…              the links' weights; 0: not usable
 //	address N A           link N has another IPv4 address
 //	limit N               as many flows may be
-//	together TIME         flows to a server stay together for so long
+//	affinity TIME         flows to a server use one link for so long
 //	at TIME               the clock stands at TIME
 //	> tcp PORT SERVER F…  a packet of the host by the rule, with flags
 //	> udp PORT SERVER
-//	> end PORT SERVER F…  the same, told as one that begins or ends a flow; "back" before the flags: the server's, by link 0
+//	> end PORT SERVER F…  the same, reported as one that begins or ends a flow; "back" before the flags: the server's, by link 0
 //	> idle PORT SERVER N  the entry for answers was idle and is gone, after N packets
 //	= VERDICT
 //	< out|back PORT SERVER link N idle S    an entry is added
@@ -176,7 +176,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// script is a machine and what it has been told.
+// script is a machine with its input so far.
 type script struct {
 	t       *testing.T
 	machine *machine

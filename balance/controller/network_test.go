@@ -29,7 +29,7 @@ const (
 	server6 = "2001:db8:77::9"
 )
 
-// network is a host with a few links to a server, an inside device, a switch between them and its controller.
+// network is a host with a few links to a server, an internal interface, a switch between them and its controller.
 type network struct {
 	*lab.Lab
 	t            *testing.T
@@ -182,7 +182,8 @@ func (n *network) ports() []string {
 	return list
 }
 
-// startOVS starts Open vSwitch. The host's stack sees copies of what its ports get, and must not answer: package inside sees to it elsewhere.
+// startOVS starts Open vSwitch. The host's stack sees copies of its ports' packets, and must not answer: elsewhere package host prevents
+// that.
 func (n *network) startOVS() {
 	rules := "table netdev hush {\n"
 	for _, k := range n.uplinks {
@@ -216,7 +217,7 @@ func (n *network) startForwarder(text string) {
 	}
 }
 
-// serve starts servers that tell their clients where they come from: HTTP at port 80, UDP at port 9; and at port 7 an echo that goes on.
+// serve starts servers that report the client's address: HTTP on port 80, UDP on port 9; and on port 7 a lasting echo.
 func (n *network) serve() {
 	for _, a := range []string{server4, server6} {
 		at := func(port string) string { return net.JoinHostPort(a, port) }

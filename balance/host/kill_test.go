@@ -140,7 +140,7 @@ func TestStartAfterKill(t *testing.T) {
 	}
 }
 
-// withoutNumbers leaves out what is new with each device, and the order in which the kernel tells things.
+// withoutNumbers removes numbers that change with each device, and the order of the kernel's lists.
 func withoutNumbers(s string) string {
 	lines := slices.Sorted(strings.Lines(interfaceNumber.ReplaceAllString(s, "")))
 	return strings.Join(lines, "")

@@ -17,7 +17,7 @@ import (
 	"baton/lab"
 )
 
-// network is a host with two links to routers, which lead to a server. The second router has no IPv6 if it is so told.
+// network is a host with two links to routers, which lead to a server. The second router may have no IPv6.
 type network struct {
 	t       *testing.T
 	host    *lab.Host
@@ -144,7 +144,7 @@ func checkSame(t *testing.T, got, want string) {
 	t.Errorf("the host is not as before:\n%s", out)
 }
 
-// order is what a child process is told. It says each point that it has come to, and waits at one to be killed.
+// order instructs a child process. The child reports each point, and waits at one to be killed.
 type order struct {
 	State  State
 	Folder string

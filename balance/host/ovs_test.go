@@ -94,14 +94,14 @@ func TestOpenVSwitch(t *testing.T) {
 	}
 }
 
-// The host's stack has a copy of what the switch gets by a link, and the inside one of what is the host's own. Neither disturbs the other.
+// The host's stack gets a copy of the switch's packets, and the internal interface one of the host's own. Neither interferes.
 func TestHush(t *testing.T) {
 	n := newNetwork(t)
 	s := withOpenVSwitch(t, n)
 	n.uplinks[0].B.Offloads(false) // what Open vSwitch in user space cannot have
 	n.echoServer(server4 + ":7")
 	n.echoServer("[" + server6 + "]:7")
-	l, err := n.host.Listen("tcp", ":22") // on the inside's address, too
+	l, err := n.host.Listen("tcp", ":22") // also on the internal address
 	if err != nil {
 		t.Fatal(err)
 	}

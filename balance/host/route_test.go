@@ -142,7 +142,7 @@ func TestOverlappingNetworks(t *testing.T) {
 	n.do(h.Close)
 }
 
-// A host without IPv6 has none on the inside either.
+// Without IPv6 on the host the internal interface has none either.
 func TestWithoutIPv6(t *testing.T) {
 	n := newNetwork(t)
 	for _, of := range []string{"all", "default"} {
@@ -389,7 +389,7 @@ func TestConnectionsGoOn(t *testing.T) {
 	check("closed")
 }
 
-// What the switch sends to the inside comes to its socket, with strict reverse path filters too.
+// Packets from the switch to the internal interface reach their socket, also with strict reverse path filters.
 func TestInternalReceives(t *testing.T) {
 	n := newNetwork(t)
 	n.host.Sysctl("net.ipv4.conf.all.rp_filter", "1")

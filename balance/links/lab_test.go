@@ -31,7 +31,7 @@ type fixture struct {
 
 	mu       sync.Mutex
 	list     []Link
-	tells    int
+	reports  int
 	answered []string
 }
 
@@ -82,7 +82,7 @@ func (f *fixture) open(links ...config.Link) {
 			Report: func(list []Link) {
 				f.mu.Lock()
 				defer f.mu.Unlock()
-				f.list, f.tells = list, f.tells+1
+				f.list, f.reports = list, f.reports+1
 			},
 			Answered: func(link string, answers bool) {
 				f.mu.Lock()
@@ -95,7 +95,7 @@ func (f *fixture) open(links ...config.Link) {
 	f.t.Cleanup(f.w.Close)
 }
 
-// until waits until a link as it was told is as wanted, and returns it and how long it took.
+// until waits until a link is reported as wanted, and returns it and the time that took.
 func (f *fixture) until(place int, what string, want func(Link) bool) (l Link) {
 	f.t.Helper()
 	began := time.Now()
@@ -205,13 +205,13 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// TestGatewayChanges changes a gateway's MAC, which tells of it or not.
+// TestGatewayChanges changes a gateway's MAC, with an announcement or without.
 func TestGatewayChanges(t *testing.T) {
 	next := MAC{2, 0, 0, 0, 0, 9}
 	for _, tt := range []struct {
 		name   string
 		notify string
-	}{{"announced", "1"}, {"silent", "0"}} {
+	}{{"announced", "1"}, {"unannounced", "0"}} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := setUp(t)
 			f.routers[0].Sysctl("net.ipv4.conf.eth0.arp_notify", tt.notify)
@@ -256,15 +256,15 @@ func TestFlushed(t *testing.T) {
 	f.open(both()...)
 	f.until(0, "usable", usable)
 	f.mu.Lock()
-	f.tells = 0
+	f.reports = 0
 	f.mu.Unlock()
 	f.forget()
 	f.must(f.host.Netlink().NeighDel(&netlink.Neigh{LinkIndex: f.cables[0].A.Index, IP: net.ParseIP("10.0.0.1")}))
 	f.untilAnswered("a true")
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.tells > 0 {
-		t.Errorf("the link was told of %d times", f.tells)
+	if f.reports > 0 {
+		t.Errorf("the link was reported %d times", f.reports)
 	}
 }
 
@@ -334,7 +334,7 @@ func TestOverrun(t *testing.T) {
 	f.until(0, "without address", func(l Link) bool { return l.Why() == "no address" })
 }
 
-// TestCarrierUntold: a carrier that has gone is seen before the kernel tells of it.
+// TestCarrierUnreported: a lost carrier is noticed before the kernel reports it.
 func TestCarrierUnreported(t *testing.T) {
 	f := setUp(t)
 	index := f.cables[0].A.Index

@@ -21,7 +21,7 @@ const (
 	changeBuffer = 1 << 20
 	// round is the interval for resolving gateways without a MAC. The kernel sends three requests, a second apart, before it gives up.
 	round = time.Second
-	// useEvery is how many rounds pass before the kernel is told that a gateway is in use: it then probes it, if it has not heard of it for
+	// useEvery is how many rounds pass until the kernel learns that a gateway is in use: it then probes it, if it has not heard of it for
 	// about half a minute (base_reachable_time_ms, delay_first_probe_time). Otherwise it would never notice a changed MAC, because the
 	// switch sends to the gateway, not the host.
 	useEvery = 5

@@ -110,7 +110,7 @@ func TestDrop(t *testing.T) {
 	}
 }
 
-// TestSlightDrop: one that is too small to be told from noise is followed within the window.
+// TestSlightDrop: a drop that is too small to distinguish from noise is followed within the window.
 func TestSlightDrop(t *testing.T) {
 	n := newSimulation(40*mbit, 200*ms)
 	for range 4 {

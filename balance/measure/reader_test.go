@@ -44,7 +44,7 @@ func TestReader(t *testing.T) {
 	to := l.Addr().(*net.TCPAddr).AddrPort()
 	_, first := dial(t, "127.0.0.2", l)
 	_, second := dial(t, "127.0.0.2", l)
-	dial(t, "127.0.0.3", l) // not of the inside
+	dial(t, "127.0.0.3", l) // not an internal address
 	memory := map[netip.AddrPort]uint32{first: tables.FirstLink, second: tables.FirstLink + 1}
 	asked := 0
 	r, err := NewReader([]netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, func(visit func(uint8, netip.AddrPort, netip.AddrPort, uint32) bool) error {

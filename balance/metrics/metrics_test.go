@@ -63,7 +63,7 @@ func TestSeries(t *testing.T) {
 	}
 	for _, none := range []string{`link_rtt_seconds{link="lte"}`, `link_cap_bytes{link="fibre"}`} {
 		if strings.Contains(body, none) {
-			t.Errorf("%s is told though it is not known", none)
+			t.Errorf("%s is reported though it is unknown", none)
 		}
 	}
 	problems, err := promlint.New(strings.NewReader(body)).Lint()

@@ -141,7 +141,7 @@ func TestSave(t *testing.T) {
 	}
 }
 
-// TestBadFile: a file that cannot be is told once, and counting starts over.
+// TestBadFile: an invalid file is reported once, and counting starts over.
 func TestBadFile(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty":           "",

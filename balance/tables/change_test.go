@@ -343,8 +343,8 @@ func TestChangeLeavesAlone(t *testing.T) {
 	}
 }
 
-// TestRead: what a switch tells of tables is those tables again, whatever order it has fields in; flows come apart, and what is not ours is
-// there to be taken away.
+// TestRead: tables as reported by a switch are the same tables, whatever the order of fields; flows are separate, and foreign entries are
+// included so that they are removed.
 func TestRead(t *testing.T) {
 	s := large(config.Baton)
 	want := Make(s)

@@ -36,7 +36,7 @@ func Experiment() experiments.Experiment[*Network] {
 			"*A move.* 1,000 downloads of 1 MiB at one ingress, over a link of 50 Mbit/s with a queue of 100 ms (tbf) and no delay but the hosts' own: the case in " +
 			"which the paper expects the worst. After 40 s the site is drained. The link's queue is looked at every 200 ms; of 40 s, from 5 s after the order on, are the " +
 			"swing (standard deviation beside the mean) and the oscillation, which is that of the part that repeats itself: the swing times the root of the greatest " +
-			"autocorrelation beyond its first zero. A queue that is full and empty in turns has 1 in both.\n\n" +
+			"autocorrelation beyond its first zero. A queue that alternates between full and empty has 1 in both.\n\n" +
 			"*A flash crowd.* 150 downloads of 4 MiB begin within 30 s, half of them at each ingress. One site can send 40 Mbit/s, a quarter of what is asked for. " +
 			"After 15 s the second one begins to announce. When 30 downloads are left it is drained, and taken down once no download is at it.\n\n" +
 			"Every byte is checked. A download that fails, or begins again from zero, is an error.",

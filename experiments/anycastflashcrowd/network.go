@@ -26,7 +26,7 @@ const (
 //	                        ╳
 //	east 10.2.0.2 ── ingress 1 ──┴── site b 10.4.0.2
 //
-// The sites' accesses are hosts that forward, so that a site has one link, however many routers it is told to.
+// The sites' access routers are hosts that forward, so that a site has one link, however many routers use it.
 type Network struct {
 	*lab.Lab
 	Clients [2]*lab.Host

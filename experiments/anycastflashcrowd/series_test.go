@@ -24,7 +24,7 @@ func TestRhythm(t *testing.T) {
 		{"noise", series(func(int) float64 { return 100 + 10*random.NormFloat64() }), 0, 0.35, 0.1},
 		{"a wave", series(func(i int) float64 { return 100 + 10*math.Sin(float64(i)/3) }), 0.9, 1.1, 0.07},
 		{"a wave in noise", series(func(i int) float64 { return 100 + 20*math.Sin(float64(i)/3) + 5*random.NormFloat64() }), 0.7, 1.1, 0.15},
-		{"full and empty in turns", series(func(i int) float64 { return float64(i / 10 % 2 * 417) }), 0.9, 1.1, 1},
+		{"full and empty alternately", series(func(i int) float64 { return float64(i / 10 % 2 * 417) }), 0.9, 1.1, 1},
 		{"a slope", series(func(i int) float64 { return 100 + float64(i)/10 }), 0, 0.2, 0.075},
 		{"nothing", series(func(int) float64 { return 0 }), 0, 0, 0},
 	}

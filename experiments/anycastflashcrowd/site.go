@@ -12,7 +12,7 @@ import (
 	"baton/lab/peers"
 )
 
-// announce runs baton anycast at the site, and waits until it has told both ingresses.
+// announce runs baton anycast at the site, and waits until both ingresses have the route.
 func (s *Site) announce(ctx context.Context) error {
 	file, socket := filepath.Join(s.network.Dir(), s.Name+".yaml"), filepath.Join(s.network.Dir(), s.Name+".sock")
 	config := fmt.Sprintf(`name: %s
@@ -95,7 +95,7 @@ func (n *Network) leads(ctx context.Context, s *Site) error {
 	})
 }
 
-// silence ends baton anycast at the site, which withdraws.
+// withdraw ends baton anycast at the site, which withdraws its route.
 func (s *Site) withdraw() error {
 	if s.process == nil {
 		return nil

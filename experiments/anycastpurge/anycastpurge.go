@@ -47,7 +47,7 @@ type Topology struct {
 	judge     string // whose turn it is
 }
 
-const judging = "All policies look at the very same downloads: each is a `baton purge` in a dry run, which tells what it would have ended, " +
+const judging = "All policies look at the very same downloads: each is a `baton purge` in a dry run, which reports what it would have ended, " +
 	"so that the policies differ and the downloads do not. `dropped` counts connections that would have been ended at all, among them those " +
 	"whose client had everything and whose last acknowledgement was lost (the paper's server log); `cut` counts those whose client lacked " +
 	"something (its client log). "
@@ -58,7 +58,7 @@ const independent = "Losses are independent of each other: real paths lose in bu
 func Experiment() experiments.Experiment[*Topology] {
 	return complete(experiment{
 		Name:     "anycast-purge",
-		Question: "How many live downloads does a server lose that gives up silent connections early?",
+		Question: "How many live downloads does a server lose by closing unresponsive connections early?",
 		Method: "Clients download 2 MiB each from nginx, every download on a connection of its own, over an emulated link with the given loss in each " +
 			"direction, half of the round-trip time in each, and a tenth of that as jitter. " + judging +
 			"400 downloads a round at up to 1 % of loss, 200 at 3 %, 60 at 10 %, as many at a time as the machine bears.",
@@ -94,7 +94,7 @@ func Live() experiments.Experiment[*Topology] {
 		Name:     "anycast-purge-live",
 		Question: "Of live downloads over a path that loses 1 %, how many would be ended?",
 		Method: "As `anycast-purge`, at 1 % of loss each way and a round-trip time of 20 ms: 19,000 downloads of 64 KiB and 2,500 of 2 MiB a " +
-			"round. Timeouts come at the beginning and at the end of a download, where few packets are under way that tell of a lost one: many " +
+			"round. Timeouts come at the beginning and at the end of a download, where few packets in flight can reveal a lost one: many " +
 			"short downloads have more of them than few long ones. " + judging,
 		Parameters: []experiments.Parameter{{Name: "size", Title: "size", Unit: "KiB"}},
 		Cases: []experiments.Case{

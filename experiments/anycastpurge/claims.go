@@ -15,7 +15,7 @@ func tableClaims() (list []experiments.Claim) {
 	} {
 		for _, loss := range []float64{0.1, 1, 3, 10} {
 			claim := experiments.Claim{
-				What: fmt.Sprintf("connections dropped by %s, at %g %% of loss, all distances together", c.contender, loss), Unit: "%",
+				What: fmt.Sprintf("connections dropped by %s, at %g %% of loss, all distances combined", c.contender, loss), Unit: "%",
 				Ours: pooled(droppedName, c.contender, loss),
 			}
 			if loss == 1 && c.paper != "" {
@@ -32,7 +32,7 @@ func liveClaims() (list []experiments.Claim) {
 	for _, contender := range []string{"0 retries", "1 retry", "baton", "cautious"} {
 		for _, m := range []struct{ measure, what string }{{cutName, "downloads cut by"}, {droppedName, "connections dropped by"}} {
 			claim := experiments.Claim{
-				What: m.what + " " + contender + ", at 1 % of loss, both sizes together", Unit: "%", Ours: pooled(m.measure, contender, 1),
+				What: m.what + " " + contender + ", at 1 % of loss, both sizes combined", Unit: "%", Ours: pooled(m.measure, contender, 1),
 			}
 			if contender == "baton" || contender == "cautious" {
 				claim.AtMost = 0.01
@@ -43,7 +43,7 @@ func liveClaims() (list []experiments.Claim) {
 	return list
 }
 
-// pooled is the share of all rounds and distances together, with the interval in which the true share is with 95 %: when none was seen, from 0 to
+// pooled is the share over all rounds and distances, with the interval in which the true share is with 95 %: when none was seen, from 0 to
 // 3.7 divided by the downloads (the rule of three, two-sided).
 func pooled(measure, contender string, loss float64) experiments.Figure {
 	return func(r *experiments.Results) (experiments.Estimate, error) {

@@ -133,7 +133,7 @@ func (t *Topology) download(ctx context.Context, b batch) (byPort map[uint16][]*
 	return byPort, failed, tasks.Wait()
 }
 
-// get downloads over a connection, which the server then ends. It tells when all bytes were there.
+// get downloads over a connection, which the server then ends. It returns when all bytes have arrived.
 func get(c net.Conn, size int) (done time.Time, err error) {
 	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		return time.Now(), err

@@ -94,7 +94,7 @@ func (w *path) run(ctx context.Context, o experiments.Options, folder string, ev
 	return e
 }
 
-// check tells how many bytes there are of the file; each must be the right one.
+// check returns how many bytes of the file exist; each must be correct.
 func check(file string, whole bool) (int64, error) {
 	f, err := os.Open(file)
 	if errors.Is(err, os.ErrNotExist) && !whole {

@@ -136,7 +136,7 @@ func Change() experiments.Experiment[*Topology] {
 		Emulated: true,
 		Claims:   changeClaims(),
 		Plots: []experiments.Plot{
-			{Measure: goodputName}, {Measure: goodputName, Of: experiments.OfCourse, Title: "What comes by both links together, first round"},
+			{Measure: goodputName}, {Measure: goodputName, Of: experiments.OfCourse, Title: "Received over both links, first round"},
 			{Measure: movedName}, {Measure: lostName},
 		},
 		Caveats: []string{
@@ -158,7 +158,7 @@ func (t *Topology) begin(k course) {
 	t.Links[1].set(k.second)
 }
 
-// changed is what was seen of a turn's downloads, of which several measures tell.
+// changed is the result of a turn's downloads, for several measures.
 type changed struct {
 	of      *Turn
 	goodput float64 // Mbit/s

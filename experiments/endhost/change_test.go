@@ -25,7 +25,7 @@ func TestMoved(t *testing.T) {
 	}{
 		{"none is late", []load.Exchange{flow(4.9, 4.95), flow(5.1, 5.2), flow(9, 9.9)}, 0, 0},
 		{"a SYN was lost", []load.Exchange{flow(5.1, 5.2), flow(5.15, 6.151), flow(5.2, 5.3)}, 150 * time.Millisecond, 1},
-		{"never connected, told of as they ended", []load.Exchange{flow(5.3, 5.4), never(5.19), never(5.05), never(5.3)}, 300 * time.Millisecond, 3},
+		{"never connected, reported as they ended", []load.Exchange{flow(5.3, 5.4), never(5.19), never(5.05), never(5.3)}, 300 * time.Millisecond, 3},
 		{"one that is late for another reason", []load.Exchange{never(5.05), flow(5.1, 5.2), flow(5.4, 5.5), never(8)}, 50 * time.Millisecond, 2},
 		{"before the failure, and after the link was back", []load.Exchange{never(4.99), never(10)}, 0, 0},
 	}
@@ -53,13 +53,13 @@ func TestUseful(t *testing.T) {
 	}
 }
 
-// TestMixedFiles: what is asked for by turns does not meet the same links by turns.
+// TestMixedFiles: round-robin files do not always meet the same round-robin links.
 func TestMixedFiles(t *testing.T) {
 	for _, k := range courses {
 		n := len(k.files())
-		for _, turns := range []int{2, 3} {
-			if n > 1 && n%turns == 0 {
-				t.Errorf("%s: %d files, which %d links or weights divide", k.name, n, turns)
+		for _, cycle := range []int{2, 3} {
+			if n > 1 && n%cycle == 0 {
+				t.Errorf("%s: %d files, which %d links or weights divide", k.name, n, cycle)
 			}
 		}
 	}

@@ -46,7 +46,7 @@ func oneLink() Contender {
 
 // ideal is the paper's ideal load balancer.
 func ideal() Contender {
-	return Contender{Name: "ideal", Is: "arithmetic: one-link's time of the same round, as many times shorter as the links take more together",
+	return Contender{Name: "ideal", Is: "arithmetic: one-link's time of the same round, divided by the ratio of the combined rate to that link's",
 		Start: func(_ context.Context, t *Turn) error {
 			t.Topology.front = front{ideal: true}
 			return nil

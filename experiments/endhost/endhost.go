@@ -19,7 +19,7 @@ const (
 		"namespace. The host's links have the rates of the case both ways, 0.5 ms of delay each way and queues of 1,000 packets (what tc gives a device by " +
 		"default; of its own delays and queues the paper says nothing), and take no large frames; all other links have no limit. The server is nginx. Files have " +
 		"multiples of 1,000 bytes. A sample is the time of 100 requests, each on a connection of its own, so many at a time (concurrency), from the first " +
-		"SYN to the last byte; every byte is checked. `time by ab` is what ab tells (ab 2.3, as in the paper) of the same requests."
+		"SYN to the last byte; every byte is checked. `time by ab` is what ab reports (ab 2.3, as in the paper) for the same requests."
 )
 
 // Case is a point of an experiment's grid.
@@ -150,7 +150,7 @@ func plots(title string, measures ...string) (list []experiments.Plot) {
 	return list
 }
 
-// whole is the size that the paper tells figures of (kB).
+// whole is the size for which the paper gives figures (kB).
 const whole = 100
 
 // first is what the first link takes (bits a second), and the others where a case says nothing of them.

@@ -43,7 +43,7 @@ func fetch() Measure {
 		})}
 }
 
-// bench is the time that ab tells of all requests.
+// bench is the time of all requests as reported by ab.
 func bench() Measure {
 	return Measure{Name: benchName, Title: "Time of 100 requests by ab, as in the paper", Unit: "s", Less: true, Warm: aligned, Take: timed(benchName,
 		func(ctx context.Context, t *Turn) (experiments.Sample, error) {

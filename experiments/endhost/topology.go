@@ -166,7 +166,7 @@ func (t *Topology) use(ctx context.Context, links []*uplink) error {
 	return nil
 }
 
-// total is what the links of the case take together (bits a second).
+// total is the combined rate of the case's links (bits a second).
 func (t *Topology) total() (sum int64) {
 	for _, u := range t.used {
 		sum += u.capacity.Load()

@@ -25,9 +25,9 @@ func TestParseRefuses(t *testing.T) {
 		{"key twice", "name:", "name: a\nname:", `f:2:1: name: is given twice, first on line 1`},
 
 		// What the forwarder is.
-		{"name in capitals", "edge", "Edge", `f:1:7: name: "Edge" is no name here (at most 10 of a-z, 0-9 and, inside, -)`},
-		{"name that is too long", "edge", "edge-switch", `f:1:7: name: "edge-switch" is no name here (at most 10 of a-z, 0-9 and, inside, -)`},
-		{"name that begins with -", "edge", "-edge", `f:1:7: name: "-edge" is no name here (at most 10 of a-z, 0-9 and, inside, -)`},
+		{"name in capitals", "edge", "Edge", `f:1:7: name: "Edge" is no name here (at most 10 of a-z, 0-9 and, in between, -)`},
+		{"name that is too long", "edge", "edge-switch", `f:1:7: name: "edge-switch" is no name here (at most 10 of a-z, 0-9 and, in between, -)`},
+		{"name that begins with -", "edge", "-edge", `f:1:7: name: "-edge" is no name here (at most 10 of a-z, 0-9 and, in between, -)`},
 		{"datapath id 0", "name:", top("datapath_id: 0x0"), `f:1:14: datapath_id: "0x0" is not a datapath id (from 1 to 0xffffffffffffffff)`},
 		{"datapath id in words", "name:", top("datapath_id: one"), `f:1:14: datapath_id: "one" is not a datapath id (from 1 to 0xffffffffffffffff)`},
 		{"datapath id of 65 bits", "name:", top("datapath_id: 0x1ffffffffffffffff"), `f:1:14: datapath_id: "0x1ffffffffffffffff" is not a datapath id (from 1 to 0xffffffffffffffff)`},

@@ -138,7 +138,7 @@ func TestCut(t *testing.T) {
 			if same := p.cut(make([]byte, p.length(0, p.count)), frame, 0, p.count); !bytes.Equal(same, frame) && !tt.frame.v6 && !tt.frame.vlan {
 				clear(same[vnetLen+ethernetLen+10 : vnetLen+ethernetLen+12]) // the frame's own IPv4 checksum was never filled in
 				if !bytes.Equal(same, frame) {
-					t.Error("all packets together are not the frame")
+					t.Error("the packets do not add up to the frame")
 				}
 			}
 		})
@@ -182,7 +182,7 @@ func FuzzDivide(f *testing.F) {
 		for i := range p.count {
 			one := p.cut(make([]byte, p.length(i, i+1)), frame, i, i+1)
 			if len(one) > p.length(i, i+1) {
-				t.Fatalf("packet %d: %d bytes, room for %d", i, len(one), p.length(i, i+1))
+				t.Fatalf("packet %d: %d bytes, capacity %d", i, len(one), p.length(i, i+1))
 			}
 			complete(one)
 			total += len(one) - vnetLen - p.headers

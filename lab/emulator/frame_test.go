@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// gsoFrame builds a frame as a TAP device hands it over: headers, and a payload whose bytes tell their offset.
+// gsoFrame builds a frame as a TAP device delivers it: headers, and a payload whose bytes encode their offset.
 type gsoFrame struct {
 	v6, udp bool
 	vlan    bool

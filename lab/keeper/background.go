@@ -27,9 +27,8 @@ type report struct {
 	InUse  string  `json:"in_use,omitempty"` // the name that another lab has
 }
 
-// Start executes this program again, with these arguments, as a keeper in the background (RunInBackground), and returns when
-// its network is up or cannot be. It gives it the topology's text. When the context ends before, the keeper is told to take
-// down what there is.
+// Start runs this program again, with these arguments, as a background keeper (RunInBackground), passes it the topology's text, and returns
+// when its network is up or has failed. If the context ends earlier, the keeper takes everything down.
 func Start(ctx context.Context, args []string, text []byte) (Record, error) {
 	read, write, err := os.Pipe()
 	if err != nil {

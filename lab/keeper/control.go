@@ -195,7 +195,7 @@ func (k *keeper) set(c Change) (*topology.Link, error) {
 	case c.From == "":
 		shapes = []*emulator.Shape{&there, &back}
 	case spec.A.Host == spec.B.Host:
-		return nil, invalid{fmt.Errorf("both ends of link %s are at %s: its directions cannot be told apart", c.Link, c.From)}
+		return nil, invalid{fmt.Errorf("both ends of link %s are at %s: its directions cannot be distinguished", c.Link, c.From)}
 	case c.From == spec.A.Host:
 		shapes = []*emulator.Shape{&there}
 	case c.From == spec.B.Host:

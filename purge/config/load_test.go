@@ -101,7 +101,7 @@ func TestParseRefuses(t *testing.T) {
 		{"no marks", "limits: {marks: 0}\n" + minimal, `f:1:17: limits.marks: "0" is out of range (a whole number from 1 to 4194304)`},
 		{"no name", "policies: [{ports: [80]}]", `f:1:13: policies[0].name: is missing`},
 		{"no ports", "policies: [{name: a}]", `f:1:13: policies[0].ports: is missing`},
-		{"name", "policies: [{name: A, ports: [80]}]", `f:1:19: policies[0].name: "A" is no name here (at most 63 of a-z, 0-9 and, inside, -)`},
+		{"name", "policies: [{name: A, ports: [80]}]", `f:1:19: policies[0].name: "A" is no name here (at most 63 of a-z, 0-9 and, in between, -)`},
 		{"name twice", minimal + "  - {name: web, ports: [81]}\n", `f:3:12: policies[1].name: "web" is the name of policies[0] already (a name of its own)`},
 		{"port", "policies: [{name: a, ports: [0]}]", `f:1:30: policies[0].ports[0]: "0" is not a port (such as 443 or 8000-8100, from 1 to 65535)`},
 		{"ports", "policies: [{name: a, ports: [9-8]}]", `f:1:30: policies[0].ports[0]: "9-8" ends before it begins (8-9)`},

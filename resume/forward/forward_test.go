@@ -20,7 +20,7 @@ import (
 	"baton/resume/forward"
 )
 
-// site breaks off the first answers to each GET of /file, and tells of what it is asked at other paths.
+// site breaks off the first answers to each GET of /file, and answers other paths with the request.
 type site struct {
 	file  []byte
 	asked atomic.Int32

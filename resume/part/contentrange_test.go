@@ -16,7 +16,7 @@ func TestParseContentRange(t *testing.T) {
 		valid bool
 	}{
 		{"all known", []string{"bytes 0-99/1000"}, part.ContentRange{Last: 99, Length: 1000}, true},
-		{"length not told", []string{"bytes 5-5/*"}, part.ContentRange{First: 5, Last: 5, Length: -1}, true},
+		{"length not given", []string{"bytes 5-5/*"}, part.ContentRange{First: 5, Last: 5, Length: -1}, true},
 		{"unsatisfied", []string{"bytes */1000"}, part.ContentRange{First: -1, Last: -1, Length: 1000}, true},
 		{"unsatisfied, of an empty file", []string{"bytes */0"}, part.ContentRange{First: -1, Last: -1}, true},
 		{"unit in capitals", []string{"Bytes 0-0/1"}, part.ContentRange{Length: 1}, true},

@@ -104,7 +104,7 @@ func TestJudge(t *testing.T) {
 		{"earlier", half, 206, header(`ETag: "a"`, "Content-Range: bytes 400-999/1000"), 600, is{action: part.Append, skip: 100, size: 500}},
 		{"all of it as a part", half, 206, header(`ETag: "a"`, "Content-Range: bytes 0-999/1000"), 1000, is{action: part.Append, skip: 500, size: 500}},
 		{"shorter", half, 206, header(`ETag: "a"`, "Content-Range: bytes 500-599/1000"), 100, is{action: part.Append, size: 100}},
-		{"length not told", half, 206, header(`ETag: "a"`, "Content-Range: bytes 500-599/*"), 100, is{action: part.Append, size: 100}},
+		{"length not given", half, 206, header(`ETag: "a"`, "Content-Range: bytes 500-599/*"), 100, is{action: part.Append, size: 100}},
 		{"later", half, 206, header(`ETag: "a"`, "Content-Range: bytes 501-999/1000"), 499, is{reason: part.Gap}},
 		{"before", half, 206, header(`ETag: "a"`, "Content-Range: bytes 0-499/1000"), 500, is{reason: part.Behind}},
 		{"wrong length", half, 206, header(`ETag: "a"`, "Content-Range: bytes 500-999/1001"), 500, is{reason: part.Relength}},

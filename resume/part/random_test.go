@@ -84,7 +84,7 @@ func (v *version) header() http.Header {
 }
 
 // serve answers as some server might that does not lie: it ignores ranges or conditions, gives less or begins earlier, forgets fields,
-// breaks off anywhere. whole tells whether the content came to its end.
+// breaks off anywhere. whole reports whether the content is complete.
 func serve(random *rand.Rand, v *version, asked http.Header) (a part.Answer, content []byte, whole bool) {
 	a = part.Answer{Status: 200, Header: v.header()}
 	content = v.bytes

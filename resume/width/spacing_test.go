@@ -40,7 +40,7 @@ func crowded(n int, life, moves time.Duration) (apart time.Duration, mean float6
 }
 
 func TestSpacing(t *testing.T) {
-	t.Run("connections that began together come apart", func(t *testing.T) {
+	t.Run("connections that started together drift apart", func(t *testing.T) {
 		if apart, mean := crowded(12, time.Second, 0); apart > 450*time.Millisecond || mean < 11.9 {
 			t.Errorf("%s between two begins, %.1f connections", apart, mean)
 		}

@@ -87,7 +87,7 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// TestHold: connections have as much under way together as the path holds, and a little more; who has little has what it can become, and the others
+// TestHold: connections together have slightly more in flight than the path holds; one with little gets what it can grow to, and the others
 // have equal parts of the rest.
 func TestHold(t *testing.T) {
 	long := width.Path{Life: 30 * time.Second, Breaks: 5, Trip: 200 * time.Millisecond, Start: 400 * time.Millisecond, Rate: 1e6} // it holds 200,000 bytes

@@ -139,7 +139,7 @@ func (n *network) startForwarder() {
 	}
 }
 
-// serve starts a server that tells its clients where they come from.
+// serve starts a server that reports the client's address.
 func (n *network) serve() {
 	ln, err := n.server.Listen("tcp", server+":80")
 	if err != nil {

@@ -119,9 +119,6 @@ func New(o Options) (_ *Balance, err error) {
 		return nil, err
 	}
 	if b.host, err = host.Open(o.Config.Name, host.Options{}); err != nil {
-		if errors.Is(err, host.ErrRunning) {
-			return nil, fmt.Errorf("balance %s is already running: %w", o.Config.Name, err)
-		}
 		return nil, err
 	}
 	if b.sockets, err = sockdiag.Open(); err != nil {

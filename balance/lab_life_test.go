@@ -122,7 +122,7 @@ func TestTakenOver(t *testing.T) {
 			f.works()
 		}
 		n.spreads("after", exact, n.addresses(host4), n.from(server4))
-		if out, err := n.baton("balance", "run", "-c", b.file); err == nil || !strings.Contains(out, "runs already") {
+		if out, err := n.baton("balance", "run", "-c", b.file); err == nil || !strings.Contains(out, "already running") {
 			t.Errorf("a second one: %v\n%s", err, out)
 		}
 		flows[0].works()

@@ -476,9 +476,9 @@ func TestConflicts(t *testing.T) {
 		name, add, del string
 		want           string
 	}{
-		{"interface", "ip link add bal0 type veth peer name other", "ip link del bal0", "there is an interface bal0"},
+		{"interface", "ip link add bal0 type veth peer name other", "ip link del bal0", "the interface bal0 exists and is not ours"},
 		{"address", "ip address add 192.0.0.2/32 dev lo", "ip address del 192.0.0.2/32 dev lo", "192.0.0.2 is an address of lo"},
-		{"rule", "ip rule add priority 73000 table 77", "ip rule del priority 73000", "a rule of priority 73000"},
+		{"rule", "ip rule add priority 73000 table 77", "ip rule del priority 73000", "a rule with priority 73000 exists"},
 		{"route", "ip route add 198.51.100.0/24 via 10.0.0.1 table 30002", "ip route del 198.51.100.0/24 table 30002", "table 30002 has routes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

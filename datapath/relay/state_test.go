@@ -147,10 +147,10 @@ func TestRelayTable(t *testing.T) {
 
 	for _, family := range []string{"-4", "-6"} {
 		for want, others := range map[string][2][]string{
-			"a rule of somebody else has it": {
+			"another program's rule uses it": {
 				{family, "rule", "add", "fwmark", "0x9", "lookup", table}, {family, "rule", "del", "fwmark", "0x9", "lookup", table},
 			},
-			"a route of somebody else is in it": {
+			"it contains another program's route": {
 				{family, "route", "add", "local", "default", "dev", "lo", "table", table}, {family, "route", "del", "local", "default", "table", table},
 			},
 		} {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// actor is who fails.
+// actor is what fails.
 type actor string
 
 const (
@@ -20,7 +20,7 @@ const (
 	between actor = "The network between the relays"
 )
 
-// fault is how.
+// fault is how it fails.
 type fault string
 
 const (
@@ -33,7 +33,7 @@ const (
 	cutOff     fault = "network cut"
 )
 
-// moment is how far the flow has come.
+// moment is the stage of the flow at the fault.
 type moment int
 
 const (
@@ -47,7 +47,7 @@ const (
 
 var momentNames = [moments]string{"before SYN-ACK", "after the handshake", "mid-body", "after the client's FIN", "after the server's FIN"}
 
-// view is what an end gets to see of a fault elsewhere.
+// view is what an endpoint observes of a fault elsewhere.
 type view string
 
 const (
@@ -65,29 +65,29 @@ const (
 	refusedBy view = "refused in `connect`"
 )
 
-// legend says what a view is, in the order of the document.
+// legend explains the views, in the order of the document.
 var legend = []struct {
 	view
 	text string
 }{
-	{goesOn, "no byte is lost, neither way; what is not said of a direction ends by FIN, as if there were no relays"},
-	{getsFIN, "a FIN behind every byte; the other direction is not touched by it"},
-	{getsRST, "a reset, at once, behind every byte that was in front of it"},
-	{losesRST, "a reset, at once; bytes that were with the relay may be lost"},
-	{byUnacked, "a reset when `timeouts.unacked` are over, behind every byte that the relay had"},
-	{byConnect, "a reset when `timeouts.connect` are over"},
-	{byStop, "a reset when `timeouts.stop` are over; bytes that were with the relay are lost"},
-	{byEarly, "it is answered, and reset when `timeouts.early` are over"},
-	{refused, "its SYN is answered by a reset, as if nobody listened; at its next repetition if the first relay cannot say so before"},
-	{refusedBy, "the same when `timeouts.connect` are over"},
-	{gone, "it never hears of the flow, or not any more"},
-	{nothing, "the relays cannot reach it. When the network is back, a reset answers what it says next"},
+	{goesOn, "no byte is lost in either direction; each direction without another entry ends by FIN, as without relays"},
+	{getsFIN, "a FIN after the last byte; the other direction continues"},
+	{getsRST, "a reset at once, after all bytes sent before it"},
+	{losesRST, "a reset at once; bytes buffered in the relay may be lost"},
+	{byUnacked, "a reset after `timeouts.unacked`, after all bytes the relay had"},
+	{byConnect, "a reset after `timeouts.connect`"},
+	{byStop, "a reset after `timeouts.stop`; bytes buffered in the relay are lost"},
+	{byEarly, "its SYN is answered; a reset follows after `timeouts.early`"},
+	{refused, "its SYN is answered with a reset, as if the port were closed; if the first relay cannot do so at once, at the next retransmission"},
+	{refusedBy, "the same after `timeouts.connect`"},
+	{gone, "it never sees the flow, or no longer does"},
+	{nothing, "the relays cannot reach it. Once the network is back, its next packet is answered with a reset"},
 }
 
-// cell is what the ends see. Of an end that fails itself nothing is said; a cell that cannot be has a reason instead.
+// cell is what the endpoints observe. A failing endpoint has no entry; a combination that cannot happen has a reason instead.
 type cell struct {
 	client, server view
-	never          string
+	never          string // why it cannot happen
 }
 
 func never(why string) cell { return cell{never: why} }
@@ -106,19 +106,19 @@ type row struct {
 	cells [moments]cell
 }
 
-// canBe tells whether the fault can happen at any moment.
+// canBe reports whether the fault can happen at any moment.
 func (r row) canBe() bool {
 	return slices.ContainsFunc(r.cells[:], func(c cell) bool { return c.never == "" })
 }
 
-// What cannot be.
+// Reasons why a cell cannot happen.
 const (
-	noBytes = "nothing is sent to it"
-	saysNil = "it has nothing to say any more"
-	saidFIN = "its FIN was said"
+	noBytes = "no data is sent to it"
+	saysNil = "it has no more data to send"
+	saidFIN = "its FIN is already sent"
 	noFlow  = "it has no connection"
-	noFIN   = "a relay ends no flow by a FIN of its own"
-	asStall = "as a stall"
+	noFIN   = "a relay never ends a flow by its own FIN"
+	asStall = "same as a stall"
 )
 
 func seenByServer(v view) cell { return cell{server: v} }
@@ -129,7 +129,7 @@ func seenByBoth(v view) cell   { return cell{client: v, server: v} }
 var faults = []row{
 	{client, resets, [moments]cell{
 		seenByServer(gone), seenByServer(getsRST), seenByServer(getsRST), seenByServer(getsRST), seenByServer(getsRST)}},
-	{client, closes, [moments]cell{ // mid-body, what it does not read makes its system say RST
+	{client, closes, [moments]cell{ // mid-body, unread data makes the kernel send RST
 		seenByServer(getsFIN), seenByServer(getsFIN), seenByServer(getsRST), seenByServer(getsRST), seenByServer(getsFIN)}},
 	{client, halfCloses, [moments]cell{
 		seenByServer(getsFIN), seenByServer(getsFIN), seenByServer(getsFIN), never(saidFIN), seenByServer(getsFIN)}},
@@ -206,7 +206,7 @@ func (c cell) text() string {
 	return fmt.Sprintf("client: %s; server: %s", c.client, c.server)
 }
 
-// heading says what a table's cells are about.
+// heading returns the heading of an actor's table.
 func (a actor) heading() string {
 	switch a {
 	case client:
@@ -217,7 +217,7 @@ func (a actor) heading() string {
 	return string(a) + " fails: what both see"
 }
 
-// tables are the faults in Markdown.
+// tables returns the faults as Markdown tables.
 func tables() string {
 	var b strings.Builder
 	b.WriteString("| Seen | Meaning |\n|---|---|\n")
@@ -234,7 +234,7 @@ func tables() string {
 		for m, c := range r.cells {
 			text := c.text()
 			if m > 0 && !r.canBe() {
-				text = "–" // the reason was given
+				text = "–" // the first cell has the reason
 			}
 			fmt.Fprintf(&b, " %s |", text)
 		}
@@ -247,7 +247,7 @@ func tables() string {
 	return b.String()
 }
 
-// TestTableInDocument compares the document's tables with those that are tested.
+// TestTableInDocument compares the document's tables with the tested ones.
 func TestTableInDocument(t *testing.T) {
 	const from, to = "<!-- tables: go test ./relay -run TestTableInDocument -update -->\n\n", "\n<!-- end of tables -->\n"
 	text, err := os.ReadFile(document)
@@ -267,11 +267,11 @@ func TestTableInDocument(t *testing.T) {
 		return
 	}
 	if old != want {
-		t.Errorf("the tables of %s are others than those that are tested (-update writes them):\n%s", document, want)
+		t.Errorf("the tables of %s differ from the tested ones (-update rewrites them):\n%s", document, want)
 	}
 }
 
-// TestTableIsWhole has each fault of the table once, and says of each moment what is seen or why it cannot be.
+// TestTableIsWhole checks that each fault is in the table once, with an observation or a reason for each moment.
 func TestTableIsWhole(t *testing.T) {
 	known := make(map[view]bool)
 	for _, l := range legend {

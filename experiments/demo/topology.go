@@ -77,9 +77,8 @@ func (t *topology) publish(r request) error {
 
 // routerConfig is the router.yaml. The redirect has a VIP of its own, with the same routes.
 func (t *topology) routerConfig() string {
-	return fmt.Sprintf(`listen:
-  control: %[1]s/router.sock
-  state: %[2]s/router
+	return fmt.Sprintf(`control: %[1]s/router.sock
+state: %[2]s/router
 vips:
   - address: "%[3]s:80"
     mode: handoff

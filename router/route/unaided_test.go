@@ -21,7 +21,7 @@ func TestUnread(t *testing.T) {
 		{"old", "GET / HTTP/1.0\r\n", ""},
 		{"upload", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n", ""},
 		{"options of the connection", get + "Connection: keep-alive, TE\r\n", "other connection options"},
-		{"upgrade", get + "Connection: Upgrade\r\nUpgrade: websocket\r\n", "another protocol"},
+		{"upgrade", get + "Connection: Upgrade\r\nUpgrade: websocket\r\n", "requests an upgrade"},
 		{"chunked", "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n", "in chunks"},
 		{"method", "PATCH / HTTP/1.1\r\nHost: a\r\n", "PUT and DELETE alone"},
 		{"absolute target", "GET http://a/ HTTP/1.1\r\nHost: a\r\n", "not a path"},

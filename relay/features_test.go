@@ -19,8 +19,8 @@ func TestPipesLack(t *testing.T) {
 		{"all is allowed", 4 * mib, mib, 64 * mib, true, false, ""},
 		{"no limit on all together", mib, mib, 0, false, false, ""},
 		{"root of old", mib, mib, 64 * mib, false, true, ""},
-		{"too large", 4 * mib, mib, 64 * mib, false, true, "no larger than fs.pipe-max-size, 1048576 bytes of 4194304"},
-		{"too many", mib, mib, 64 * mib, false, false, "all but 64 have two pages"},
+		{"too large", 4 * mib, mib, 64 * mib, false, true, "limited by fs.pipe-max-size to 1048576 bytes of 4194304"},
+		{"too many", mib, mib, 64 * mib, false, false, "all but 64 are limited to two pages"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := pipesLack(tt.size, tt.most, tt.soft, tt.resource, tt.admin)
@@ -46,7 +46,7 @@ func TestTunings(t *testing.T) {
 		}
 		got[f.Name] = f.Reason
 	}
-	if len(got) != 4 || got["congestion reno"] != "" || got["window"] != "" || !strings.Contains(got["congestion no-such-thing"], "sockets have the system's") {
+	if len(got) != 4 || got["congestion reno"] != "" || got["window"] != "" || !strings.Contains(got["congestion no-such-thing"], "using the system's") {
 		t.Errorf("%v", got)
 	}
 	if _, has := got["pipes"]; !has {

@@ -95,7 +95,7 @@ func TestSurrogatesKeepTheirNumbers(t *testing.T) {
 		t.Error(err)
 	}
 	splices = append(splices, numberedSurrogate{"", netip.MustParseAddrPort("10.3.1.1:80"), 24})
-	if _, err := newState(cfg, known()); err == nil || !strings.Contains(err.Error(), "surrogates that sessions still use") {
+	if _, err := newState(cfg, known()); err == nil || !strings.Contains(err.Error(), "including those of existing sessions") {
 		t.Errorf("state with too few numbers left: %v", err)
 	}
 }

@@ -47,11 +47,11 @@ func TestStartRefused(t *testing.T) {
 		status int
 		want   string // regular expression for standard error; FILE stands for the file's path
 	}{
-		{"unknown key", replaced("interfaces", "interface"), nil, nil, usage, `FILE:4:5: vips\[0\]\.interface: is not a key`},
-		{"impossible value", replaced("pools:", "timeouts: {idle: -1s}\npools:"), nil, nil, usage, `FILE:6:18: timeouts\.idle: "-1s" is not above zero`},
+		{"unknown key", replaced("interfaces", "interface"), nil, nil, usage, `FILE:6:5: vips\[0\]\.interface: is not a key`},
+		{"impossible value", replaced("pools:", "timeouts: {idle: -1s}\npools:"), nil, nil, usage, `FILE:8:18: timeouts\.idle: "-1s" is not above zero`},
 		{"VIP twice", replaced("pools:", fmt.Sprintf("  - {address: %q, interfaces: [%s], routes: [{pool: p}]}\npools:", vip4, n.front.Name)), nil, nil, usage,
-			`FILE:6:6: vips\[1\]\.address: 10\.9\.9\.9:80 is the address of vips\[0\] already`},
-		{"unknown pool", replaced("pool: p", "pool: q"), nil, nil, usage, `FILE:5:21: vips\[0\]\.routes\[0\]\.pool: "q" is not a pool`},
+			`FILE:8:6: vips\[1\]\.address: 10\.9\.9\.9:80 is the address of vips\[0\] already`},
+		{"unknown pool", replaced("pool: p", "pool: q"), nil, nil, usage, `FILE:7:21: vips\[0\]\.routes\[0\]\.pool: "q" is not a pool`},
 		{"no YAML", "vips: [\n", nil, nil, usage, `FILE:1:7: is not YAML`},
 		{"empty file", "\n", nil, nil, usage, `FILE:1:1: is empty`},
 		{"no file", "", nil, nil, usage, `FILE: no such file or directory`},
@@ -61,7 +61,7 @@ func TestStartRefused(t *testing.T) {
 		{"an argument", right, []string{"router", "run", "-c", file, "please"}, nil, usage, `"please"`},
 		{"unknown level", right, []string{"router", "run", "-c", file, "--log-level", "loud"}, nil, usage, `loud`},
 		{"unknown command", right, []string{"juggle"}, nil, usage, `"juggle"`},
-		{"no such interface", replaced(n.front.Name, "eth99"), nil, nil, usage, `FILE:4:18: vips\[0\]\.interfaces\[0\]: "eth99" is not an interface of this host \(did you mean eth0\?\)`},
+		{"no such interface", replaced(n.front.Name, "eth99"), nil, nil, usage, `FILE:6:18: vips\[0\]\.interfaces\[0\]: "eth99" is not an interface of this host \(did you mean eth0\?\)`},
 		{"state elsewhere than on a BPF file system", replaced(state, n.Dir()+"/state"), nil, nil, failure, `BPF file system`},
 		{"metrics port taken", replaced("9464", "9465"), nil, nil, failure, `metrics: .*address already in use`},
 		{"VIP's port taken", replaced(vip4, "10.9.9.9:81"), nil, nil, failure, `10\.9\.9\.9:81.*address already in use`},

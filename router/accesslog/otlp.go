@@ -283,7 +283,11 @@ func appendUint(m []byte, field protowire.Number, v uint64) []byte {
 	return appendVarint(appendTag(m, field, protowire.VarintType), v)
 }
 
+// appendTime omits zero, as proto3 does.
 func appendTime(m []byte, field protowire.Number, t time.Time) []byte {
+	if t.UnixNano() == 0 {
+		return m
+	}
 	return binary.LittleEndian.AppendUint64(appendTag(m, field, protowire.Fixed64Type), uint64(t.UnixNano()))
 }
 

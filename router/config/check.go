@@ -16,6 +16,7 @@ func (d *decoder) crossCheck(cfg *Config) {
 		pools[cfg.Pools[i].Name] = &cfg.Pools[i]
 	}
 	vips := d.checkVIPs(cfg)
+	d.checkEncrypted(cfg)
 	d.checkSurrogates(cfg, vips)
 	d.checkAccessLogs(cfg)
 	if d.Err() != nil {
@@ -50,7 +51,7 @@ func (d *decoder) checkVIPs(cfg *Config) map[netip.AddrPort]string {
 		vips[v.Address] = path
 		for j, r := range v.Routes {
 			at := fmt.Sprintf("%s.routes[%d]", path, j)
-			if k := slices.IndexFunc(v.Routes[:j], func(earlier Route) bool { return covers(earlier.Match, r.Match) }); k >= 0 {
+			if k := slices.IndexFunc(v.Routes[:j], func(earlier Route) bool { return covers(&v, earlier.Match, r.Match) }); k >= 0 {
 				d.WrongAt(d.Place(at), at, fmt.Sprintf("is never reached: the route on line %d matches all that this one does", v.Routes[k].Line),
 					"the more special route first")
 			}
@@ -59,9 +60,12 @@ func (d *decoder) checkVIPs(cfg *Config) map[netip.AddrPort]string {
 	return vips
 }
 
-// covers reports whether a matches every request that b matches. It may report false where that is true: regular expressions and
+// covers reports whether a matches every request, or hello, of the VIP that b matches. It may report false where that is true: regular expressions and
 // headers are not compared.
-func covers(a, b Match) bool {
+func covers(v *VIP, a, b Match) bool {
+	if v.Protocol.Encrypted() {
+		return coversHello(a, b)
+	}
 	if a.PathRegex != nil || len(a.Headers) > 0 || !strings.HasPrefix(b.PathPrefix, a.PathPrefix) {
 		return false
 	}
@@ -117,8 +121,8 @@ func (d *decoder) warnVIPs(cfg *Config, pools map[string]*Pool) {
 			continue
 		}
 		at := fmt.Sprintf("vips[%d]", i)
-		if v.Address.Port() == https {
-			d.Warn(d.Place(at), at+".address", v.Address.String()+" is the port of HTTPS: TLS is not spliced, only HTTP without it; TLS clients are refused")
+		if v.Address.Port() == https && v.Protocol == HTTP {
+			d.Warn(d.Place(at), at+".address", v.Address.String()+" is the port of HTTPS, but the VIP is for HTTP without TLS: add protocol: tls, or TLS clients are refused")
 		}
 		if v.Address.Addr().IsLoopback() {
 			d.Warn(d.Place(at), at+".address", v.Address.String()+" is on loopback: its clients are proxied, not handed off")

@@ -24,6 +24,18 @@ const (
 	Proxy    Mode = "proxy"    // an ordinary L7 proxy
 )
 
+// Protocol is what clients of a VIP speak.
+type Protocol string
+
+// The protocols of a VIP.
+const (
+	HTTP Protocol = "http" // HTTP/1.1 without TLS: each request is routed
+	TLS  Protocol = "tls"  // the hello is routed, and its session with it; certificates and keys stay at the surrogates
+)
+
+// Encrypted reports whether a session is routed as a whole, by its hello, because its requests cannot be read.
+func (p Protocol) Encrypted() bool { return p == TLS }
+
 // Policy is how a surrogate of a pool is chosen.
 type Policy string
 
@@ -92,6 +104,7 @@ type Timeouts struct {
 type VIP struct {
 	Address    netip.AddrPort
 	Mode       Mode
+	Protocol   Protocol
 	Interfaces []string // towards clients
 	Pipelining Pipelining
 	Routes     []Route // first match wins; only the last may match everything
@@ -106,13 +119,18 @@ type Route struct {
 	Line  int // in the file, for baton router explain
 }
 
-// Match holds if all conditions that are set hold. The zero value matches every request.
+// Match holds if all conditions that are set hold. The zero value matches every request of HTTP, and every hello with a name.
 type Match struct {
 	Host       string         // lower case, no port; "*.example.net" matches any name below
 	PathPrefix string         // compared with the raw path, byte by byte: nothing is decoded or normalised
 	PathRegex  *regexp.Regexp // on the raw path without the query; not anchored unless it says so
 	Methods    []string       // upper case
 	Headers    []HeaderMatch
+
+	// Of protocol tls.
+	SNI   string   // the name in the hello, as hello.Match compares it
+	ALPN  []string // the client offers one of these
+	NoSNI bool     // hellos without a name, which no other route matches
 }
 
 // HeaderMatch holds when a header of that name exists with that value.
@@ -130,6 +148,7 @@ type Pool struct {
 	Nearest    []Zone   // policy nearest: longest prefixes first, so that the first match wins
 	Legs       Legs
 	Reuse      Reuse
+	Encrypted  bool    // of VIPs with an encrypted protocol
 	Health     *Health // nil: no active checks
 	Surrogates []Surrogate
 	Line       int // in the file

@@ -45,7 +45,7 @@ func TestParseDefaults(t *testing.T) {
 		Limits:   Limits{Sessions: 131072, Pending: 65536},
 		Timeouts: Timeouts{Handshake: 10 * time.Second, Idle: time.Hour, Closing: time.Minute},
 		VIPs: []VIP{{
-			Address: netip.MustParseAddrPort("10.9.9.9:80"), Mode: Handoff, Interfaces: []string{"eth0"}, Pipelining: PipeliningPass, Line: 2,
+			Address: netip.MustParseAddrPort("10.9.9.9:80"), Mode: Handoff, Protocol: HTTP, Interfaces: []string{"eth0"}, Pipelining: PipeliningPass, Line: 2,
 			Routes: []Route{{Pool: "default", Line: 5}},
 		}},
 		Pools: []Pool{{
@@ -115,7 +115,7 @@ func TestParseEveryKey(t *testing.T) {
 		Limits:   Limits{Sessions: 1000, Pending: 10},
 		Timeouts: Timeouts{Handshake: 5 * time.Second, Idle: 2 * time.Hour, Closing: 30 * time.Second},
 		VIPs: []VIP{{
-			Address: netip.MustParseAddrPort("[2001:db8::9]:8080"), Mode: Redirect, Interfaces: []string{"eth0", "br-lan.7"}, Line: 8,
+			Address: netip.MustParseAddrPort("[2001:db8::9]:8080"), Mode: Redirect, Protocol: HTTP, Interfaces: []string{"eth0", "br-lan.7"}, Line: 8,
 			Routes: []Route{
 				{Pool: "video", Line: 12, Match: Match{
 					Host: "cdn.example.net", PathPrefix: "/video/", PathRegex: regexp.MustCompile(`\.mp4$`), Methods: []string{"GET", "HEAD"},

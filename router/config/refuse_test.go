@@ -37,7 +37,7 @@ func TestParseRefuses(t *testing.T) {
 		{"unknown key", "vips:", "vip:", `f:1:1: vip: is not a key (did you mean vips?)`},
 		{"unknown key in a VIP", eth, "interface: [eth0]", `f:3:5: vips[0].interface: is not a key (did you mean interfaces?)`},
 		{"unknown key, nothing near", "vips:", "frontends:", `f:1:1: frontends: is not a key (one of control, metrics, state, limits, timeouts, log, vips, pools)`},
-		{"unknown key in a match", pool, match("{path: /}"), `f:5:17: vips[0].routes[0].match.path: is not a key (one of host, path_prefix, path_regex, methods, headers)`},
+		{"unknown key in a match", pool, match("{path: /}"), `f:5:17: vips[0].routes[0].match.path: is not a key (one of host, path_prefix, path_regex, methods, headers, sni, alpn, no_sni)`},
 		{"unknown key in a surrogate", surrogate, `{nmae: s1}`, `f:9:10: pools.default.surrogates[0].nmae: is not a key (did you mean name?)`},
 		{"key in the wrong case", "pools:", "Pools:", `f:6:1: Pools: is not a key (did you mean pools?)`},
 		{"odd key is quoted", "vips:", "\"a b\\n\": 1\nvips:", `f:1:1: "a b\n": is not a key (one of control, metrics, state, limits, timeouts, log, vips, pools)`},

@@ -17,11 +17,14 @@ const (
 )
 
 func (d *decoder) vip(path string, n *node) VIP {
-	v := VIP{Mode: Handoff, Line: n.Line}
+	v := VIP{Mode: Handoff, Protocol: HTTP, Line: n.Line}
 	d.Fields(path, n, []key{
 		{Name: "address", Decode: func(path string, n *node) { v.Address = d.AddrPort(path, n) }},
 		{Name: "mode", Decode: func(path string, n *node) {
 			v.Mode = Mode(d.Choice(path, n, "is not a mode", string(Handoff), string(Redirect), string(Proxy)))
+		}},
+		{Name: "protocol", Decode: func(path string, n *node) {
+			v.Protocol = Protocol(d.Choice(path, n, "is not a protocol", string(HTTP), string(TLS)))
 		}},
 		{Name: "interfaces", Decode: func(path string, n *node) { v.Interfaces = document.Distinct(d.Decoder, path, n, d.Device) }},
 		{Name: "pipelining", Decode: func(path string, n *node) {
@@ -34,12 +37,13 @@ func (d *decoder) vip(path string, n *node) VIP {
 		}},
 	})
 	d.Require(path, n, "address", "routes")
+	d.checkProtocol(path, n, &v)
 	if v.Mode == Handoff {
 		d.Require(path, n, "interfaces")
 	} else if v.Pipelining != "" {
 		d.Wrong(n, document.Join(path, "pipelining"), "is for mode handoff alone", "no pipelining: the proxy routes each request")
 	}
-	if v.Mode == Handoff && v.Pipelining == "" {
+	if v.Mode == Handoff && v.Pipelining == "" && !v.Protocol.Encrypted() {
 		v.Pipelining = v.usualPipelining()
 	}
 	return v
@@ -88,6 +92,9 @@ func (d *decoder) match(path string, n *node) Match {
 			}
 			d.NonEmptyList(path, n, func(at string, n *node) { m.Headers = append(m.Headers, d.header(at, n)) })
 		}},
+		{Name: "sni", Decode: func(path string, n *node) { m.SNI = d.sni(path, n) }},
+		{Name: "alpn", Decode: func(path string, n *node) { m.ALPN = d.alpn(path, n) }},
+		{Name: "no_sni", Decode: func(path string, n *node) { m.NoSNI = d.Boolean(path, n) }},
 	})
 	return m
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"baton/router/hello"
+	"baton/packet/hello"
 )
 
 var errRead = errors.New("the hello is read")
@@ -40,7 +40,7 @@ func readByStd(t testing.TB, message []byte) string {
 		protocols = append(protocols, string(p))
 	}
 	if ours := h.ServerName + " " + strings.Join(protocols, ","); err != nil || ours != text || h.Length != len(message) {
-		t.Errorf("crypto/tls reads %q, router/hello %q, %v", text, ours, err)
+		t.Errorf("crypto/tls reads %q, packet/hello %q, %v", text, ours, err)
 	}
 	return text
 }

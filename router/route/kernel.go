@@ -36,7 +36,7 @@ type Kernel struct {
 // HostEntry maps a host to its id in the prefix table. Ids start at 1 for each VIP.
 type HostEntry struct {
 	VIP  uint16 // index in Config.VIPs
-	Host string // lower case, no port, at most MaxKernelHost bytes
+	Host string // lower case, no port, at most MaxKernelHost bytes; of an encrypted VIP: or "*." and the rest of a name
 	ID   uint16
 }
 
@@ -44,7 +44,7 @@ type HostEntry struct {
 type PrefixEntry struct {
 	VIP    uint16 // index in Config.VIPs
 	HostID uint16 // 0: not in the host table
-	Method uint8  // see MethodID
+	Method uint8  // see MethodID; NoMethod for hellos
 	Prefix string // at most MaxKernelPrefix bytes; "" for every target
 	Pool   uint16 // index in Config.Pools, when Upcall is false
 	Upcall bool   // user space decides
@@ -69,7 +69,10 @@ func MethodID(method []byte) uint8 {
 func (t *Table) Kernel() Kernel {
 	var k Kernel
 	for i := range t.vips {
-		if t.vips[i].handoff {
+		switch {
+		case t.vips[i].handoff && t.vips[i].encrypted:
+			k.addNames(uint16(i), t.vips[i].routes)
+		case t.vips[i].handoff:
 			k.addVIP(uint16(i), t.vips[i].routes)
 		}
 	}

@@ -18,8 +18,9 @@ type Table struct {
 }
 
 type vip struct {
-	handoff bool
-	routes  []rule
+	handoff   bool
+	encrypted bool
+	routes    []rule
 }
 
 type rule struct {
@@ -48,7 +49,11 @@ func Compile(cfg *config.Config) (*Table, error) {
 	}
 	t := &Table{vips: make([]vip, len(cfg.VIPs)), pools: unchosen(cfg)}
 	for i, v := range cfg.VIPs {
-		t.vips[i].handoff = v.Mode == config.Handoff
+		t.vips[i].handoff, t.vips[i].encrypted = v.Mode == config.Handoff, v.Protocol.Encrypted()
+		text := describe
+		if v.Protocol.Encrypted() {
+			text = describeHello
+		}
 		for _, r := range v.Routes {
 			pool, ok := pools[r.Pool]
 			if !ok {
@@ -56,7 +61,7 @@ func Compile(cfg *config.Config) (*Table, error) {
 			}
 			t.vips[i].routes = append(t.vips[i].routes, rule{
 				match: r.Match, pool: pool, name: r.Pool, line: r.Line,
-				unaided: t.unaided(&v, &cfg.Pools[pool], pool), reason: describe(r.Match),
+				unaided: t.unaided(&v, &cfg.Pools[pool], pool), reason: text(r.Match),
 			})
 		}
 	}
@@ -68,10 +73,14 @@ func (t *Table) Match(vip int, req *head.Request) (Result, bool) {
 	for i := range t.vips[vip].routes {
 		r := &t.vips[vip].routes[i]
 		if r.mismatch(req) == "" {
-			return Result{Route: i, Line: r.line, Pool: r.pool, PoolName: r.name, Reason: r.reason}, true
+			return r.result(i), true
 		}
 	}
 	return Result{}, false
+}
+
+func (r *rule) result(i int) Result {
+	return Result{Route: i, Line: r.line, Pool: r.pool, PoolName: r.name, Reason: r.reason}
 }
 
 // Miss is a route that did not match, and its first condition that failed.
@@ -83,10 +92,14 @@ type Miss struct {
 
 // Misses returns the routes before the one that Match returns, or all if it returns none.
 func (t *Table) Misses(vip int, req *head.Request) []Miss {
+	return t.misses(vip, func(r *rule) string { return r.mismatch(req) })
+}
+
+func (t *Table) misses(vip int, mismatch func(r *rule) string) []Miss {
 	var out []Miss
 	for i := range t.vips[vip].routes {
 		r := &t.vips[vip].routes[i]
-		why := r.mismatch(req)
+		why := mismatch(r)
 		if why == "" {
 			break
 		}

@@ -90,13 +90,16 @@ func (k Kind) String() string {
 // Alert is the description of a TLS alert, RFC 8446 section 6.2.
 type Alert uint8
 
-// The alerts that answer a hello. A reader's Error has one of the first five; the last is for names that no route has.
+// The alerts that answer a hello. A reader's Error has one of the first five; the others are for hellos that are read, and meet
+// no route.
 const (
 	UnexpectedMessage Alert = 10
 	RecordOverflow    Alert = 22
 	IllegalParameter  Alert = 47
 	DecodeError       Alert = 50
 	ProtocolVersion   Alert = 70
+	InternalError     Alert = 80
+	MissingExtension  Alert = 109 // no name, RFC 8446 section 9.2
 	UnrecognizedName  Alert = 112 // RFC 6066 section 3
 )
 

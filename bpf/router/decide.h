@@ -154,7 +154,7 @@ __noinline int decide(struct __sk_buff *skb, const struct packet *p, struct scan
 		return false; /* pipelined: the proxy takes them one by one */
 	d->chunked = 0;
 	d->bound = !!(s->head.flags & HEAD_BOUND);
-	d->upgrade = 0;
+	d->upgrade = d->opaque = 0;
 	d->surrogate = NO_SURROGATE;
 	pool = q->vip.flags & VIP_ONE_POOL ? q->vip.pool : route_of(s, q, d->method);
 	if (pool < 0)
@@ -225,8 +225,8 @@ static __always_inline int least_sessions(__u32 place, struct pool *pool)
 	return l.chosen;
 }
 
-/* Chooses a surrogate of the pool for the current request, whose head is in s. -1: upcall. */
-__noinline int choose(const struct packet *p, const struct scan *s, __u32 generation, __u32 pool_id)
+/* Chooses a surrogate of the pool for the current request, whose head is in s, or for the hello that q is of. -1: upcall. */
+__noinline int choose(const struct packet *p, const struct scan *s, const struct routing *q, __u32 pool_id)
 {
 	struct path_hash h = { .scan = s, .hash = 0xcbf29ce484222325ULL };
 	__u32 place, table_at, slot, *zone;
@@ -234,10 +234,10 @@ __noinline int choose(const struct packet *p, const struct scan *s, __u32 genera
 	struct pool *pool;
 	struct choices *t;
 
-	if (!p || !s || pool_id >= MAX_POOLS)
+	if (!p || !s || !q || pool_id >= MAX_POOLS)
 		return -1;
-	place = generation * MAX_POOLS + pool_id;
-	table_at = generation * MAX_TABLES + pool_id;
+	place = q->generation * MAX_POOLS + pool_id;
+	table_at = q->generation * MAX_TABLES + pool_id;
 	pool = bpf_map_lookup_elem(&pools, &place);
 	if (!pool)
 		return -1;
@@ -248,6 +248,10 @@ __noinline int choose(const struct packet *p, const struct scan *s, __u32 genera
 		slot = __sync_fetch_and_add(&pool->next, 1);
 		break;
 	case POLICY_HASH:
+		if (q->vip.flags & VIP_TLS) {
+			slot = q->hash ^ q->hash >> 32;
+			break;
+		}
 		h.off = s->path;
 		bpf_loop(HASH_BYTES, hash_step, &h, 0);
 		if (!h.done)

@@ -221,6 +221,7 @@ struct {
 struct routing {
 	struct vip vip;
 	__u32 generation; /* of the config, as read by to_vip */
+	__u64 hash;       /* of a hello, for policy hash */
 	struct host_key host;
 	struct route_key route;
 };

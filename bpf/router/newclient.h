@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "hello.h"
 #include "upcall.h"
 #include "session.h"
 #include "syn.h"
@@ -52,7 +53,9 @@ __noinline int first_request(struct __sk_buff *skb, bool known)
 		adopt_decision(&w->decision, &w->known);
 		break;
 	default:
-		if (!decide(skb, &w->packet, &w->reading.scan, &w->routing, &w->decision))
+		if (w->routing.vip.flags & VIP_TLS
+			    ? !decide_hello(skb, &w->packet, &w->routing, &w->decision)
+			    : !decide(skb, &w->packet, &w->reading.scan, &w->routing, &w->decision))
 			return upcall(skb, w, set, now);
 	}
 	verdict = splice_client(skb, NO_SPLICE, w->packet.tsecr);

@@ -305,7 +305,7 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 	if (!w || !set)
 		return 0;
 	verdict = w->decision.surrogate == NO_SURROGATE
-			  ? choose(&w->packet, &w->reading.scan, w->routing.generation, w->decision.pool)
+			  ? choose(&w->packet, &w->reading.scan, &w->routing, w->decision.pool)
 			  : w->decision.surrogate;
 	if (verdict < 0 || verdict >= MAX_SURROGATES)
 		return 0;
@@ -344,6 +344,7 @@ static __always_inline void adopt_decision(struct decision *d, const struct clie
 	d->method = c->method;
 	d->bound = !!(c->flags & CLIENT_BOUND);
 	d->upgrade = !!(c->flags & CLIENT_UPGRADE);
+	d->opaque = !!(c->flags & CLIENT_OPAQUE);
 	d->pool = c->pool;
 	d->surrogate = c->surrogate;
 }

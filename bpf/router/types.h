@@ -72,6 +72,7 @@ enum client_flag {
 	CLIENT_WSCALE = 4,
 	CLIENT_BOUND = 8,    /* the decided request authenticates its connection */
 	CLIENT_UPGRADE = 16, /* it carries Upgrade */
+	CLIENT_OPAQUE = 32,  /* the session is not HTTP */
 };
 
 /* A client leg that is not spliced yet, or whose next request user space decides. */
@@ -112,6 +113,7 @@ enum vip_flag {
 	VIP_NO_HOSTS = 2, /* no route names a host */
 	VIP_NO_TS = 4,    /* a surrogate refuses timestamps: do not offer them to clients */
 	VIP_CLOSED = 8,   /* no new sessions */
+	VIP_TLS = 32,     /* sessions are routed by their hello */
 	VIP_HOLD = 16,    /* each request is routed separately: it waits until the previous response is complete */
 };
 
@@ -136,7 +138,7 @@ struct vip {
 struct host_key {
 	__u16 vip;
 	__u16 pad[3];
-	__u8 name[HOST_BYTES]; /* every byte | 0x20, zero-padded */
+	__u8 name[HOST_BYTES]; /* every byte | 0x20, zero-padded; with VIP_TLS also "*." and the rest of a name */
 };
 
 /* Routes match by longest prefix; prefixlen counts bits from vip on. */

@@ -8,7 +8,7 @@
 #include "http.h"
 #include "splice.h"
 
-/* The session is no longer HTTP (upgrade): everything passes. */
+/* The session is not HTTP, or no longer (upgrade): everything passes. */
 static __always_inline void let_go(struct splice *s)
 {
 	s->request = s->response = FRAMING_OPAQUE;
@@ -56,6 +56,11 @@ static __always_inline void begin_request(struct splice *s, const struct decisio
 		s->flags |= SPLICE_UPGRADE;
 	if (d->bound) /* to its connection */
 		s->flags |= SPLICE_SPOILT;
+	if (d->opaque) {
+		let_go(s);
+		s->flags |= SPLICE_SPOILT;
+		return;
+	}
 	if (d->chunked) {
 		s->response = FRAMING_HEAD;
 		after_walk(s, k);

@@ -28,7 +28,7 @@ struct head {
 
 #define NO_LENGTH 0xffffffffffffffffULL
 
-/* A routed request. */
+/* A routed request, or the hello of an encrypted session. */
 struct decision {
 	__u64 request; /* bytes; if chunked, up to the body */
 	__u32 method;  /* enum method */
@@ -37,6 +37,8 @@ struct decision {
 	__u16 chunked;   /* a chunked body follows */
 	__u8 bound;      /* it authenticates its connection */
 	__u8 upgrade;    /* it carries Upgrade */
+	__u8 opaque;     /* the start of a session that is not HTTP: all of it goes to the surrogate */
+	__u8 pad[3];
 };
 
 /* A walk over the bytes of a packet: the state of their message before and after. */

@@ -93,6 +93,7 @@ type Decision struct {
 	Chunked   bool
 	Bound     bool // it authenticates its connection
 	Upgrade   bool // it carries Upgrade
+	Opaque    bool // the session is not HTTP
 }
 
 // ErrNoUpcall is returned by Decide when the client no longer waits for this decision: it has reset its session, or started
@@ -118,12 +119,15 @@ func (r *Router) Decide(client, vip netip.AddrPort, seq packet.Seq, d Decision) 
 	if d.Chunked {
 		k.Chunked = 1
 	}
-	k.Flags &^= uint8(routerClientFlagCLIENT_BOUND | routerClientFlagCLIENT_UPGRADE)
+	k.Flags &^= uint8(routerClientFlagCLIENT_BOUND | routerClientFlagCLIENT_UPGRADE | routerClientFlagCLIENT_OPAQUE)
 	if d.Bound {
 		k.Flags |= uint8(routerClientFlagCLIENT_BOUND)
 	}
 	if d.Upgrade {
 		k.Flags |= uint8(routerClientFlagCLIENT_UPGRADE)
+	}
+	if d.Opaque {
+		k.Flags |= uint8(routerClientFlagCLIENT_OPAQUE)
 	}
 	if err := r.maps.Clients.Update(key, &k, ebpf.UpdateExist); err != nil {
 		return fmt.Errorf("decide for %v: %w", client, err)

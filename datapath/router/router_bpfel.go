@@ -82,6 +82,7 @@ const (
 	routerClientFlagCLIENT_WSCALE  routerClientFlag = 4
 	routerClientFlagCLIENT_BOUND   routerClientFlag = 8
 	routerClientFlagCLIENT_UPGRADE routerClientFlag = 16
+	routerClientFlagCLIENT_OPAQUE  routerClientFlag = 32
 )
 
 type routerClientState uint32
@@ -499,6 +500,7 @@ const (
 	routerVipFlagVIP_NO_HOSTS routerVipFlag = 2
 	routerVipFlagVIP_NO_TS    routerVipFlag = 4
 	routerVipFlagVIP_CLOSED   routerVipFlag = 8
+	routerVipFlagVIP_TLS      routerVipFlag = 32
 	routerVipFlagVIP_HOLD     routerVipFlag = 16
 )
 

@@ -168,6 +168,7 @@ type VIP struct {
 	NoHosts bool // no route names a host
 	NoTS    bool // timestamps are not offered
 	Closed  bool // no new sessions
+	TLS     bool // sessions are routed by their hello
 	Hold    bool // each request waits until the previous response is complete
 }
 
@@ -197,6 +198,7 @@ func (r *Router) writeVIPs(generation uint32, vips map[netip.AddrPort]VIP) error
 			routerVipFlagVIP_NO_TS:    v.NoTS,
 			routerVipFlagVIP_CLOSED:   v.Closed,
 			routerVipFlagVIP_HOLD:     v.Hold,
+			routerVipFlagVIP_TLS:      v.TLS,
 		} {
 			if on {
 				k.Flags |= uint8(flag)

@@ -77,7 +77,8 @@ type RouterInterface struct {
 // RouterVIP is an address that clients connect to.
 type RouterVIP struct {
 	Address    netip.AddrPort `json:"address"`
-	Mode       string         `json:"mode"` // handoff, redirect or proxy
+	Mode       string         `json:"mode"`     // handoff, redirect or proxy
+	Protocol   string         `json:"protocol"` // http or tls
 	Routes     int            `json:"routes"`
 	Pipelining string         `json:"pipelining,omitempty"` // in mode handoff: hold or pass
 }
@@ -127,7 +128,8 @@ type RouterDrainResult struct {
 
 // RouterQuestion is a request to explain.
 type RouterQuestion struct {
-	URL     string     // http://host[:port]/path; selects the VIP by Host or address
+	URL     string     // http://host[:port]/path, or https://host; selects the VIP by scheme, and by port or address
+	ALPN    []string   // of https: the protocols that are offered; nil: h2 and http/1.1
 	Method  string     // "" for GET
 	Client  netip.Addr // the zero Addr for none
 	Headers []RouterHeader
@@ -150,6 +152,7 @@ type RouterExplanation struct {
 	Address    netip.AddrPort    `json:"address,omitzero"`
 	Where      string            `json:"where,omitempty"`  // kernel, router or proxy: what decides
 	Status     int               `json:"status,omitempty"` // when the router itself answers
+	Alert      string            `json:"alert,omitempty"`  // of TLS, when it refuses the session
 	Steps      []string          `json:"steps"`            // the steps in order, a line each
 	Candidates []RouterCandidate `json:"candidates,omitempty"`
 }
@@ -189,7 +192,7 @@ func (b RouterBackend) handle(mux *http.ServeMux) {
 
 func parseQuestion(r *http.Request) (RouterQuestion, error) {
 	query := r.URL.Query()
-	q := RouterQuestion{URL: query.Get("url"), Method: query.Get("method")}
+	q := RouterQuestion{URL: query.Get("url"), Method: query.Get("method"), ALPN: query["alpn"]}
 	if q.URL == "" {
 		return q, fmt.Errorf("%w: url is missing", ErrInvalid)
 	}
@@ -236,6 +239,9 @@ func (c *Client) RouterExplain(ctx context.Context, q RouterQuestion) (RouterExp
 	}
 	if q.Client.IsValid() {
 		query.Set("client", q.Client.String())
+	}
+	for _, name := range q.ALPN {
+		query.Add("alpn", name)
 	}
 	for _, h := range q.Headers {
 		query.Add("header", h.Name+": "+h.Value)

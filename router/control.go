@@ -79,7 +79,7 @@ func (r *Router) Status() (api.RouterStatus, error) {
 		st.Packets[v.String()] = n
 	}
 	for _, v := range s.cfg.VIPs {
-		vip := api.RouterVIP{Address: v.Address, Mode: string(v.Mode), Routes: len(v.Routes)}
+		vip := api.RouterVIP{Address: v.Address, Mode: string(v.Mode), Protocol: string(v.Protocol), Routes: len(v.Routes)}
 		if v.Mode == config.Handoff {
 			vip.Pipelining = string(v.Pipelining)
 		}
@@ -173,7 +173,7 @@ func (r *Router) explain(q api.RouterQuestion) (api.RouterExplanation, error) {
 	for _, h := range q.Headers {
 		headers = append(headers, h.Name+": "+h.Value)
 	}
-	e, err := explain.Explain(s.cfg, explain.Question{Method: q.Method, URL: q.URL, Client: q.Client, Headers: headers},
+	e, err := explain.Explain(s.cfg, explain.Question{Method: q.Method, URL: q.URL, ALPN: q.ALPN, Client: q.Client, Headers: headers},
 		func(name string) explain.Health {
 			h := r.health.State(name)
 			return explain.Health{

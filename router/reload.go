@@ -162,7 +162,7 @@ func differences(old, next *config.Config) []string {
 // Explained converts an explanation for the control socket.
 func Explained(e *explain.Explanation) api.RouterExplanation {
 	a := api.RouterExplanation{
-		Mode: string(e.Mode), Pool: e.Pool, Policy: string(e.Policy), Status: e.Status, Where: e.Decides,
+		Mode: string(e.Mode), Pool: e.Pool, Policy: string(e.Policy), Status: e.Status, Alert: e.Alert, Where: e.Decides,
 		Steps: strings.Split(strings.TrimRight(e.String(), "\n"), "\n"),
 	}
 	a.VIP, _ = netip.ParseAddrPort(e.VIP)

@@ -87,6 +87,12 @@ func (s *state) holds(vip netip.AddrPort) bool {
 	return ok && s.cfg.VIPs[i].Pipelining == config.PipeliningHold
 }
 
+// encrypted reports whether sessions of a VIP are routed by their hello.
+func (s *state) encrypted(vip netip.AddrPort) bool {
+	i, ok := s.byAddr[vip]
+	return ok && s.cfg.VIPs[i].Protocol.Encrypted()
+}
+
 // choose rebuilds every pool's choices from the surrogates' health.
 func (s *state) choose(health func(name string) health.State) {
 	for _, p := range s.pools {
@@ -112,8 +118,13 @@ func (p *poolState) usable(name string) (int, bool) {
 	return 0, false
 }
 
-// pick chooses a surrogate for a request that user space decides. False: none is available.
-func (p *poolState) pick(req *head.Request, client netip.Addr, exclude []string, sessions func(id uint16) uint64) (int, bool) {
+// hashOf is a request's hash under policy hash.
+func (p *poolState) hashOf(req *head.Request) uint64 {
+	return choose.Hash(req.Path, req.Query, p.cfg.HashQuery)
+}
+
+// pick chooses a surrogate for a request or a hello that user space decides; hash is for policy hash. False: none is available.
+func (p *poolState) pick(hash uint64, client netip.Addr, exclude []string, sessions func(id uint16) uint64) (int, bool) {
 	c := p.choices.Load()
 	table := c.table
 	if len(exclude) > 0 {
@@ -137,7 +148,7 @@ func (p *poolState) pick(req *head.Request, client netip.Addr, exclude []string,
 	)
 	switch p.cfg.Policy {
 	case config.Hash:
-		at, ok = choose.Slot(table, choose.Hash(req.Path, req.Query, p.cfg.HashQuery))
+		at, ok = choose.Slot(table, hash)
 	case config.LeastSessions:
 		at, ok = choose.Least(table, p.turn.Add(1)-1, func(i uint16) uint64 { return sessions(p.ids[i]) })
 	case config.Nearest:

@@ -118,6 +118,9 @@ func (u *upcalls) handle(ctx context.Context, b []byte) {
 	came := segment{seq: tcp.Seq(), data: frame.Payload()}
 	ends := func() bool { return tcp.Flags().Has(packet.FIN) && p.ends(came) }
 	switch keep, fits := p.accepts(came.seq, len(came.data)); {
+	case !fits && !p.decided && u.r.current().encrypted(p.vip):
+		u.handOver(leaving{p, nil, "proxied"})
+		return
 	case !fits && !p.decided:
 		u.refuse(p, &head.Error{Status: http.StatusRequestHeaderFieldsTooLarge, Reason: "head is too long"})
 		return
@@ -140,6 +143,10 @@ func (u *upcalls) handle(ctx context.Context, b []byte) {
 
 // read starts the decision once the request's head is complete. ends: the client has sent FIN. Called with the lock.
 func (u *upcalls) read(ctx context.Context, p *pending, ends bool) {
+	if u.r.current().encrypted(p.vip) {
+		u.readHello(ctx, p, ends)
+		return
+	}
 	req, n, err := head.Parse(p.contiguous())
 	var bad *head.Error
 	switch {
@@ -149,24 +156,31 @@ func (u *upcalls) read(ctx context.Context, p *pending, ends bool) {
 			u.refuse(p, &head.Error{Status: http.StatusBadRequest, Reason: "malformed chunked body"})
 			return
 		}
-		p.decided = true
-		u.holding.decided(p)
-		u.deciding++
-		u.wg.Go(func() {
+		u.begin(p, func() {
 			if behind && u.r.current().holds(p.vip) {
 				u.local(p, nil, "pipelined")
 			} else {
 				u.decide(ctx, p, req, n)
 			}
-			u.mu.Lock()
-			defer u.mu.Unlock()
-			u.deciding--
 		})
 	case errors.As(err, &bad):
 		u.refuse(p, bad)
 	case ends:
 		u.refuse(p, &head.Error{Status: http.StatusBadRequest, Reason: "request ends within its head"})
 	}
+}
+
+// begin decides for a client in the background. Called with the lock.
+func (u *upcalls) begin(p *pending, decide func()) {
+	p.decided = true
+	u.holding.decided(p)
+	u.deciding++
+	u.wg.Go(func() {
+		decide()
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.deciding--
+	})
 }
 
 // reserve makes room for so many bytes of a client. False: there is none; the client retransmits. Called with the lock.
@@ -205,6 +219,8 @@ func (u *upcalls) expire(ctx context.Context) {
 			for _, p := range u.clients {
 				switch {
 				case p.decided:
+				case u.r.current().encrypted(p.vip): // in place of what the queue had no room for
+					u.handOver(leaving{p, nil, "proxied"})
 				case p.bad != nil:
 					u.refuse(p, p.bad)
 				case now.Sub(p.first) > wait:
@@ -279,6 +295,20 @@ func (u *upcalls) decideBy(ctx context.Context, s *state, p *pending, req head.R
 	d := kernel.Decision{Pool: pool.id, Method: route.MethodID(req.Method), Bound: req.Bound, Upgrade: req.Upgrade}
 	d.Chunked = req.ContentLength < 0
 	d.Request = uint64(headBytes) + uint64(max(req.ContentLength, 0))
+	return u.splice(ctx, s, p, &wanted{vip: vip, pool: pool, hash: pool.hashOf(&req), decision: d})
+}
+
+// wanted is a leg to a surrogate of a pool.
+type wanted struct {
+	vip      int // index
+	pool     *poolState
+	hash     uint64          // for policy hash
+	decision kernel.Decision // without the surrogate
+}
+
+// splice splices a client to a surrogate, or leaves it to the proxy. False: another state is in force now.
+func (u *upcalls) splice(ctx context.Context, s *state, p *pending, w *wanted) bool {
+	pool, d := w.pool, w.decision
 	client, err := u.r.dp.Pending(p.client, p.vip)
 	if err != nil { // it expired, or a repeated SYN replaced it
 		u.forget(p)
@@ -288,13 +318,13 @@ func (u *upcalls) decideBy(ctx context.Context, s *state, p *pending, req head.R
 	class := client.Class(u.r.mss)
 	var tried []string
 	for range 3 {
-		at, ok := pool.pick(&req, p.client.Addr(), tried, u.r.sessions)
+		at, ok := pool.pick(w.hash, p.client.Addr(), tried, u.r.sessions)
 		if !ok {
 			break
 		}
 		name := pool.cfg.Surrogates[at].Name
 		tried = append(tried, name)
-		if sg := &pool.cfg.Surrogates[at]; config.Unspliced(&s.cfg.VIPs[vip], sg) != "" || u.r.legs.Local(pool.ids[at]) {
+		if sg := &pool.cfg.Surrogates[at]; config.Unspliced(&s.cfg.VIPs[w.vip], sg) != "" || u.r.legs.Local(pool.ids[at]) {
 			u.proxied.add(clientKey{p.client, p.vip}, name, time.Now())
 			break
 		}

@@ -19,10 +19,22 @@ import (
 
 // vipServer is a VIP's ordinary listener, for modes redirect and proxy and for what cannot be spliced.
 type vipServer struct {
-	mode     config.Mode
-	server   *fallback.Server
+	kind     serverKind
+	server   server
 	verdicts *fallback.Verdicts
 	address  netip.Addr
+}
+
+// serverKind is what a listener does with connections.
+type serverKind struct {
+	mode     config.Mode
+	protocol config.Protocol
+}
+
+// server is a fallback.Server, or a passthrough.Server for an encrypted protocol.
+type server interface {
+	Serve(l net.Listener) error
+	Shutdown(ctx context.Context) error
 }
 
 const (
@@ -35,14 +47,14 @@ const (
 
 // listen opens the listeners of new VIPs and closes those of old ones.
 func (r *Router) listen(s *state) error {
-	want := make(map[netip.AddrPort]config.Mode)
+	want := make(map[netip.AddrPort]serverKind)
 	for _, v := range s.cfg.VIPs {
-		want[v.Address] = v.Mode
+		want[v.Address] = serverKind{v.Mode, v.Protocol}
 	}
 	r.mu.Lock()
 	var old []*vipServer
 	for at, l := range r.servers {
-		if mode, keep := want[at]; !keep || mode != l.mode {
+		if kind, keep := want[at]; !keep || kind != l.kind {
 			old = append(old, l)
 			delete(r.servers, at)
 		}
@@ -51,14 +63,14 @@ func (r *Router) listen(s *state) error {
 	for _, l := range old {
 		r.stop(l)
 	}
-	for at, mode := range want {
+	for at, kind := range want {
 		r.mu.Lock()
 		have := r.servers[at] != nil
 		r.mu.Unlock()
 		if have {
 			continue
 		}
-		l, err := r.newVIPServer(at, mode)
+		l, err := r.newVIPServer(at, kind)
 		if err != nil {
 			return err
 		}
@@ -69,8 +81,8 @@ func (r *Router) listen(s *state) error {
 	return nil
 }
 
-func (r *Router) newVIPServer(at netip.AddrPort, mode config.Mode) (_ *vipServer, err error) {
-	v := &vipServer{mode: mode, verdicts: fallback.NewVerdicts(verdictsHeld, verdictLife), address: at.Addr()}
+func (r *Router) newVIPServer(at netip.AddrPort, kind serverKind) (_ *vipServer, err error) {
+	v := &vipServer{kind: kind, verdicts: fallback.NewVerdicts(verdictsHeld, verdictLife), address: at.Addr()}
 	if err := r.addresses.add(v.address, r.tap.Ifindex); err != nil {
 		return nil, err
 	}
@@ -79,25 +91,11 @@ func (r *Router) newVIPServer(at netip.AddrPort, mode config.Mode) (_ *vipServer
 			err = errors.Join(err, r.addresses.remove(v.address, r.tap.Ifindex))
 		}
 	}()
-	hooks := r.metrics.Fallback(at)
-	count := hooks.Failure
-	hooks.Failure = func(surrogate string, kind fallback.FailureKind) {
-		count(surrogate, kind)
-		if fallback.Blames(kind) {
-			r.health.ReportFailure(surrogate, kind)
-		} else if kind != fallback.FailureLocal {
-			r.health.Suspect(surrogate)
-		}
+	if kind.protocol.Encrypted() {
+		v.server, err = r.newPassthrough(at)
+	} else {
+		v.server, err = r.newFallback(at, kind.mode, v.verdicts)
 	}
-	measure := hooks.Request
-	hooks.Request = func(x fallback.Exchange) {
-		measure(x)
-		r.logProxied(at, mode, &x)
-	}
-	v.server, err = fallback.New(fallback.Options{
-		VIP: at, Mode: mode, Decide: r.decideProxied, Verdicts: v.verdicts,
-		Dial: health.Dialer(nil).DialContext, Hooks: hooks, Log: r.log,
-	})
 	if err != nil {
 		return nil, err
 	}
@@ -113,6 +111,33 @@ func (r *Router) newVIPServer(at netip.AddrPort, mode config.Mode) (_ *vipServer
 		return err
 	})
 	return v, nil
+}
+
+func (r *Router) newFallback(at netip.AddrPort, mode config.Mode, verdicts *fallback.Verdicts) (*fallback.Server, error) {
+	hooks := r.metrics.Fallback(at)
+	count := hooks.Failure
+	hooks.Failure = func(surrogate string, kind fallback.FailureKind) {
+		count(surrogate, kind)
+		r.blame(surrogate, kind)
+	}
+	measure := hooks.Request
+	hooks.Request = func(x fallback.Exchange) {
+		measure(x)
+		r.logProxied(at, mode, &x)
+	}
+	return fallback.New(fallback.Options{
+		VIP: at, Mode: mode, Decide: r.decideProxied, Verdicts: verdicts,
+		Dial: health.Dialer(nil).DialContext, Hooks: hooks, Log: r.log,
+	})
+}
+
+// blame tells the health checks of a surrogate that did not answer.
+func (r *Router) blame(surrogate string, kind fallback.FailureKind) {
+	if fallback.Blames(kind) {
+		r.health.ReportFailure(surrogate, kind)
+	} else if kind != fallback.FailureLocal {
+		r.health.Suspect(surrogate)
+	}
 }
 
 func (r *Router) stop(v *vipServer) {
@@ -175,6 +200,9 @@ type vipConn struct {
 	client netip.AddrPort
 }
 
+// NetConn is the connection as the kernel knows it.
+func (c *vipConn) NetConn() net.Conn { return c.Conn }
+
 // CloseWrite serves the server's lingering close.
 func (c *vipConn) CloseWrite() error {
 	if tcp, ok := c.Conn.(*net.TCPConn); ok {
@@ -204,7 +232,7 @@ func (r *Router) decideProxied(vip netip.AddrPort, req *http.Request, client net
 	p := s.pools[match.Pool]
 	at, ok := p.usable(r.upcalls.proxied.pop(clientKey{client, vip}))
 	if !ok {
-		at, ok = p.pick(&h, client.Addr(), exclude, r.sessions)
+		at, ok = p.pick(p.hashOf(&h), client.Addr(), exclude, r.sessions)
 	}
 	if !ok {
 		return fallback.Decision{Status: http.StatusServiceUnavailable, Reason: "no surrogate is up"}

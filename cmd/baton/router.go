@@ -146,7 +146,7 @@ func printRouter(out io.Writer, s *api.RouterStatus, wide bool, now time.Time) e
 		}
 	}
 	for _, v := range s.VIPs {
-		fmt.Fprintf(out, "VIP %s, %s, %d routes\n", v.Address, v.Mode, v.Routes)
+		fmt.Fprintf(out, "VIP %s, %s %s, %s\n", v.Address, v.Mode, v.Protocol, count(v.Routes, "route"))
 	}
 	return printBackends(out, s, wide, now)
 }

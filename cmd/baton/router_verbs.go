@@ -97,7 +97,7 @@ func (p *part) drainCommand(e cli.Env, c *cobra.Command, undo bool) *cobra.Comma
 // request is the request to explain, as typed.
 type request struct {
 	client, method string
-	headers        []string
+	headers, alpn  []string
 	offline        bool
 }
 
@@ -115,6 +115,7 @@ func routerExplainCommand(p *part, e cli.Env) *cobra.Command {
 The running router answers, using its current view of health. With --offline the command uses the configuration file and treats all surrogates as up.`,
 		Example: `  baton router explain http://cdn.example.net/video/1.mp4
   baton router explain http://10.9.9.9/x --client 192.0.2.7 --header 'Host: cdn.example.net'
+  baton router explain https://shop.example.net
   baton router explain --offline -c router.yaml http://cdn.example.net/video/1.mp4`,
 	}
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -137,6 +138,7 @@ The running router answers, using its current view of health. With --offline the
 	at.flags(c)
 	format.Flag(c)
 	f := c.Flags()
+	f.StringSliceVar(&r.alpn, "alpn", nil, "the `protocols` that the hello of an https URL offers (default h2,http/1.1)")
 	f.BoolVar(&r.offline, "offline", false, "use the configuration file, not the running router")
 	f.StringVar(&r.client, "client", "", "the client's `address`")
 	f.StringVar(&r.method, "method", "", "the request's `method` (default GET)")
@@ -145,7 +147,7 @@ The running router answers, using its current view of health. With --offline the
 }
 
 func (r *request) question(url string) (api.RouterQuestion, error) {
-	q := api.RouterQuestion{URL: url, Method: r.method}
+	q := api.RouterQuestion{URL: url, Method: r.method, ALPN: r.alpn}
 	if r.client != "" {
 		a, err := netip.ParseAddr(r.client)
 		if err != nil {
@@ -175,7 +177,7 @@ func (r *request) explain(ctx context.Context, at *asked, q api.RouterQuestion) 
 	if err != nil {
 		return a, cli.UsageError{Err: err}
 	}
-	x, err := explain.Explain(cfg, explain.Question{Method: q.Method, URL: q.URL, Client: q.Client, Headers: r.headers}, explain.AllUp)
+	x, err := explain.Explain(cfg, explain.Question{Method: q.Method, URL: q.URL, ALPN: q.ALPN, Client: q.Client, Headers: r.headers}, explain.AllUp)
 	if err != nil {
 		return a, cli.UsageError{Err: err}
 	}

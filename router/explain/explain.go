@@ -17,7 +17,8 @@ import (
 // Question is the request to explain.
 type Question struct {
 	Method  string         // "" for GET
-	URL     string         // http://host[:port]/path?query; the scheme may be left out
+	URL     string         // http://host[:port]/path?query; the scheme may be left out; https: a session of TLS, by the host alone
+	ALPN    []string       // protocols that its hello offers; nil: h2 and http/1.1
 	VIP     netip.AddrPort // zero: by the URL's address, else the first VIP with the URL's port
 	Client  netip.Addr     // zero: unknown, so in no zone
 	Headers []string       // "Name: value", as sent by the client
@@ -55,7 +56,8 @@ type Explanation struct {
 	Chosen     []string      `json:"chosen,omitempty"` // one, or those in turn
 	Action     string        `json:"action,omitempty"` // what happens to the session
 	Status     int           `json:"status,omitempty"` // of the router's own response, 0 if a surrogate answers
-	Reason     string        `json:"reason,omitempty"` // of Status
+	Alert      string        `json:"alert,omitempty"`  // of TLS, by which the router refuses the session
+	Reason     string        `json:"reason,omitempty"` // of Status or Alert
 	Decides    string        `json:"decides"`          // "kernel" or "user space"
 	Because    string        `json:"because"`          // why this one
 }
@@ -103,6 +105,10 @@ func Explain(cfg *config.Config, q Question, health func(surrogate string) Healt
 		return nil, fmt.Errorf("explain: %w", err)
 	}
 	e.VIP, e.Mode = cfg.VIPs[vip].Address.String(), cfg.VIPs[vip].Mode
+	if q.secure() {
+		e.hello(&helloed{cfg: cfg, table: table, vip: vip, health: health}, &q, authority)
+		return e, nil
+	}
 	if e.Mode == config.Handoff {
 		e.Pipelining = cfg.VIPs[vip].Pipelining
 	}
@@ -128,7 +134,12 @@ func Explain(cfg *config.Config, q Question, health func(surrogate string) Healt
 	}
 	e.Route = &Route{Index: matched.Route, Line: matched.Line, Match: matched.Reason}
 	e.decider(&routed{cfg: cfg, table: table, vip: vip, req: &req, size: size, pool: matched.Pool, health: health})
-	e.choose(&cfg.VIPs[vip], &cfg.Pools[matched.Pool], &req, q.Client, health)
+	pool := &cfg.Pools[matched.Pool]
+	what := "path"
+	if _, ok := choose.HashQuery(req.Query, pool.HashQuery); ok {
+		what = "query parameters " + strings.Join(pool.HashQuery, ", ")
+	}
+	e.choose(&cfg.VIPs[vip], pool, &hashed{choose.Hash(req.Path, req.Query, pool.HashQuery), what}, q.Client, health)
 	return e, nil
 }
 
@@ -177,6 +188,8 @@ func (e *Explanation) decider(a *routed) {
 // onSocket is the reason for which clients of a VIP go to its socket, "" if the kernel handles them first.
 func onSocket(v *config.VIP) string {
 	switch {
+	case v.Mode != config.Handoff && v.Protocol.Encrypted():
+		return fmt.Sprintf("mode %s reads hellos from a socket", v.Mode)
 	case v.Mode != config.Handoff:
 		return fmt.Sprintf("mode %s reads requests from a socket", v.Mode)
 	case v.Address.Addr().IsLoopback():
@@ -185,9 +198,15 @@ func onSocket(v *config.VIP) string {
 	return ""
 }
 
-func (e *Explanation) choose(v *config.VIP, p *config.Pool, req *head.Request, client netip.Addr, health func(string) Health) {
+// hashed is the input of policy hash.
+type hashed struct {
+	hash uint64
+	what string // it is of
+}
+
+func (e *Explanation) choose(v *config.VIP, p *config.Pool, h *hashed, client netip.Addr, health func(string) Health) {
 	e.Pool, e.Policy = p.Name, p.Policy
-	if v.Mode == config.Handoff {
+	if v.Mode == config.Handoff && !v.Protocol.Encrypted() {
 		e.Reuse = p.Reuse
 	}
 	states := make([]Health, 0, len(p.Surrogates))
@@ -200,13 +219,8 @@ func (e *Explanation) choose(v *config.VIP, p *config.Pool, req *head.Request, c
 	turns := slots // slots that this request could get
 	switch p.Policy {
 	case config.Hash:
-		h := choose.Hash(req.Path, req.Query, p.HashQuery)
-		what := "path"
-		if _, ok := choose.HashQuery(req.Query, p.HashQuery); ok {
-			what = "query parameters " + strings.Join(p.HashQuery, ", ")
-		}
-		e.Key = fmt.Sprintf("hash %016x of the %s", h, what)
-		if i, ok := choose.Slot(slots, h); ok {
+		e.Key = fmt.Sprintf("hash %016x of the %s", h.hash, h.what)
+		if i, ok := choose.Slot(slots, h.hash); ok {
 			turns = []uint16{i}
 		}
 	case config.Nearest:
@@ -239,6 +253,10 @@ func (e *Explanation) choose(v *config.VIP, p *config.Pool, req *head.Request, c
 	}
 	switch len(e.Chosen) {
 	case 0:
+		if v.Protocol.Encrypted() {
+			e.refuse("no surrogate of the pool can be chosen", "internal_error", e.Because)
+			return
+		}
 		e.end(503, "no surrogate of the pool can be chosen", e.Because)
 	case 1:
 	default:

@@ -238,7 +238,8 @@ func TestExplainRefusesTheQuestion(t *testing.T) {
 		question Question
 		want     string
 	}{
-		{"https", Question{URL: "https://a/"}, "not an http URL"},
+		{"ftp", Question{URL: "ftp://a/"}, "neither an http nor an https URL"},
+		{"https", Question{URL: "https://a/"}, "no VIP is at port 443 for https (there is 10.9.9.9:80, [2001:db8::9]:8080)"},
 		{"no host", Question{URL: "/a"}, "has no host"},
 		{"no such VIP", Question{URL: "http://10.9.9.8/"}, "no VIP is at 10.9.9.8:80 (there is 10.9.9.9:80, [2001:db8::9]:8080)"},
 		{"no such port", Question{URL: "http://a:81/"}, "no VIP is at port 81"},

@@ -17,6 +17,12 @@ func (q *Question) method() string {
 	return q.Method
 }
 
+// secure reports whether the question is of a session of TLS.
+func (q *Question) secure() bool {
+	scheme, _, ok := strings.Cut(q.URL, "://")
+	return ok && strings.EqualFold(scheme, "https")
+}
+
 // bytes returns the head that a client would send, and the URL's authority. Nothing is normalized: the router parses raw bytes.
 func (q *Question) bytes() (raw []byte, authority string, err error) {
 	if strings.ContainsAny(q.URL+q.method()+strings.Join(q.Headers, ""), "\r\n") {
@@ -24,8 +30,8 @@ func (q *Question) bytes() (raw []byte, authority string, err error) {
 	}
 	rest := q.URL
 	if scheme, after, ok := strings.Cut(rest, "://"); ok && !strings.ContainsAny(scheme, "/?") {
-		if !strings.EqualFold(scheme, "http") {
-			return nil, "", fmt.Errorf("%q is not an http URL", q.URL)
+		if !strings.EqualFold(scheme, "http") && !q.secure() {
+			return nil, "", fmt.Errorf("%q is neither an http nor an https URL", q.URL)
 		}
 		rest = after
 	}
@@ -61,6 +67,10 @@ func (q *Question) bytes() (raw []byte, authority string, err error) {
 // vip finds the VIP of the question. Names are not resolved.
 func (q *Question) vip(cfg *config.Config, authority string) (int, error) {
 	host, port := authority, uint16(80)
+	ending := ""
+	if q.secure() {
+		port, ending = 443, " for https"
+	}
 	if colon := strings.LastIndexByte(authority, ':'); colon > strings.LastIndexByte(authority, ']') {
 		number, err := strconv.ParseUint(authority[colon+1:], 10, 16)
 		if err != nil && authority[colon+1:] != "" {
@@ -77,14 +87,17 @@ func (q *Question) vip(cfg *config.Config, authority string) (int, error) {
 	}
 	known := make([]string, len(cfg.VIPs))
 	for i, v := range cfg.VIPs {
-		if literal && v.Address == want || !literal && v.Address.Port() == port {
+		if v.Protocol.Encrypted() == q.secure() && (literal && v.Address == want || !literal && v.Address.Port() == port) {
 			return i, nil
 		}
 		known[i] = v.Address.String()
+		if v.Protocol.Encrypted() {
+			known[i] += " for https"
+		}
 	}
-	what := fmt.Sprintf("port %d", port)
+	what := fmt.Sprintf("port %d", port) + ending
 	if literal {
-		what = want.String()
+		what = want.String() + ending
 	}
 	return 0, fmt.Errorf("no VIP is at %s (there is %s)", what, strings.Join(known, ", "))
 }

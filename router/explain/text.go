@@ -34,6 +34,8 @@ func (e *Explanation) String() string {
 		}
 	}
 	switch {
+	case e.Alert != "":
+		step("answer", "alert %s: %s", e.Alert, e.Reason)
 	case e.Status != 0:
 		step("answer", "%d: %s", e.Status, e.Reason)
 	case len(e.Chosen) == 1:

@@ -196,6 +196,9 @@ func (b *attemptBody) err() error {
 	return b.failure
 }
 
+// DialFailure is the kind of a failure to connect to a surrogate.
+func DialFailure(err error) FailureKind { return failureKind(&dialError{err}) }
+
 func failureKind(err error) FailureKind {
 	var dial *dialError
 	timeout := isTimeout(err)

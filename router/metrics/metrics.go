@@ -14,6 +14,7 @@ import (
 	"baton/exporter"
 	"baton/router/fallback"
 	"baton/router/health"
+	"baton/router/passthrough"
 )
 
 const namespace = "baton_router"
@@ -43,6 +44,9 @@ type Metrics struct {
 	failures    *prometheus.CounterVec
 	refused     *prometheus.CounterVec
 	connections *prometheus.GaugeVec
+	hellos      *prometheus.CounterVec
+	sessions    *prometheus.CounterVec
+	passed      *prometheus.CounterVec
 }
 
 // New makes a Metrics.
@@ -70,6 +74,9 @@ func New() *Metrics {
 		failures:    counter("fallback_surrogate_failures_total", "Surrogates that did not answer a proxied request, by kind.", "surrogate", "kind"),
 		refused:     counter("fallback_refused_total", "Requests refused for their form or by a verdict, by status.", "vip", "code"),
 		connections: gauge("fallback_connections", "Client connections that user space holds.", "vip"),
+		hellos:      counter("hellos_refused_total", "TLS sessions refused, by reason.", "vip", "reason"),
+		sessions:    counter("passthrough_sessions_total", "TLS sessions passed on by sockets, when over, by result.", "vip", "result"),
+		passed:      counter("passthrough_bytes_total", "Bytes of TLS sessions passed on by sockets, by direction.", "vip", "direction"),
 	}
 }
 
@@ -131,6 +138,30 @@ func (m *Metrics) Fallback(vip netip.AddrPort) fallback.Hooks {
 	}
 }
 
+// Passthrough returns the hooks of one VIP's server for sessions of TLS. The caller adds Failure.
+func (m *Metrics) Passthrough(vip netip.AddrPort) passthrough.Hooks {
+	label := vip.String()
+	connections := m.connections.WithLabelValues(label)
+	return passthrough.Hooks{
+		Connection: func(delta int) { connections.Add(float64(delta)) },
+		Session: func(x passthrough.Session) {
+			result := "complete"
+			if x.Err != nil {
+				result = "broken"
+			}
+			m.sessions.WithLabelValues(label, result).Inc()
+			m.passed.WithLabelValues(label, "to_surrogate").Add(float64(x.Received))
+			m.passed.WithLabelValues(label, "from_surrogate").Add(float64(x.Sent))
+		},
+		Refused: func(_ netip.AddrPort, reason string) { m.hellos.WithLabelValues(label, reason).Inc() },
+	}
+}
+
+// Failed counts a surrogate that did not take a connection.
+func (m *Metrics) Failed(surrogate string, kind fallback.FailureKind) {
+	m.failures.WithLabelValues(surrogate, kind).Inc()
+}
+
 // Forget drops the series of a removed surrogate.
 func (m *Metrics) Forget(surrogate string) {
 	for _, vec := range []interface {
@@ -147,6 +178,7 @@ func (m *Metrics) Handler(version string, status func() (api.RouterStatus, error
 		Collectors: []prometheus.Collector{
 			m.decisions, m.handoffs, m.legEvents, m.transitions, m.checks, m.checkFails,
 			m.requests, m.durations, m.sent, m.retries, m.failures, m.refused, m.connections,
+			m.hellos, m.sessions, m.passed,
 		},
 	}.Handler()
 }

@@ -1,0 +1,85 @@
+package explain
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"baton/packet/hello"
+	"baton/router/config"
+	"baton/router/route"
+)
+
+// helloed is a hello's VIP and what decides on it.
+type helloed struct {
+	cfg    *config.Config
+	table  *route.Table
+	vip    int
+	health func(surrogate string) Health
+}
+
+// hello explains a session of TLS to the host of an https URL. Its path and headers are encrypted, so nothing depends on them.
+func (e *Explanation) hello(a *helloed, q *Question, authority string) {
+	h, offered := helloOf(q, authority)
+	e.Request = "hello without a name"
+	if h.ServerName != "" {
+		e.Request = "hello for " + h.ServerName
+	}
+	e.Request += ", offering " + strings.Join(offered, " ")
+	for _, m := range a.table.MissesHello(a.vip, &h) {
+		e.Missed = append(e.Missed, Missed{Line: m.Line, Why: m.Why})
+	}
+	matched, ok := a.table.MatchHello(a.vip, &h)
+	switch {
+	case !ok && h.ServerName == "":
+		e.refuse("no route is for hellos without a name", "missing_extension", "no route matches")
+		return
+	case !ok:
+		e.refuse("no route matches", "unrecognized_name", "no route matches")
+		return
+	}
+	e.Route = &Route{Index: matched.Route, Line: matched.Line, Match: matched.Reason}
+	vip, pool := &a.cfg.VIPs[a.vip], &a.cfg.Pools[matched.Pool]
+	e.helloDecider(a, vip, pool, matched.Pool, &h)
+	e.choose(vip, pool, &hashed{hello.Hash(q.Client, h.ServerName), "client's prefix and the name"}, q.Client, a.health)
+}
+
+// helloOf is the hello that a client of the URL would send: none names an address (RFC 6066 section 3).
+func helloOf(q *Question, authority string) (h hello.Hello, offered []string) {
+	offered = q.ALPN
+	if offered == nil {
+		offered = []string{"h2", "http/1.1"}
+	}
+	for _, name := range offered {
+		h.Protocols = append(append(h.Protocols, byte(len(name))), name...)
+	}
+	host := authority
+	if colon := strings.LastIndexByte(host, ':'); colon > strings.LastIndexByte(host, ']') {
+		host = host[:colon]
+	}
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err != nil {
+		h.ServerName = hello.Canonical(host)
+	}
+	return h, offered
+}
+
+// refuse ends an explanation with an alert.
+func (e *Explanation) refuse(reason, alert, because string) {
+	e.Alert, e.Reason, e.Because = alert, reason, because
+	e.Action = "the router answers with alert " + alert
+}
+
+// helloDecider is decider for a hello, which is in one packet and one record.
+func (e *Explanation) helloDecider(a *helloed, vip *config.VIP, p *config.Pool, pool int, h *hello.Hello) {
+	kernel := a.table.Kernel()
+	entry := kernel.LookupHello(a.vip, h)
+	for _, why := range []string{
+		onSocket(vip), entry.Why, a.table.Unchosen(pool, p, func(name string) bool { return a.health(name).Local }),
+	} {
+		if why != "" {
+			e.Because = why
+			return
+		}
+	}
+	e.Decides, e.Because = inKernel, fmt.Sprintf("the name is in its tables, or no route has it; a hello in several packets is decided in %s", userSpace)
+}

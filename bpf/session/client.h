@@ -45,9 +45,10 @@ static __always_inline bool replaced_event(struct splice *s, const struct packet
 static __always_inline __u32 challenge(struct splice *s, const struct input *in, struct segment *reply)
 {
 	const struct packet *p = in->packet;
+	__u32 has = heard(s, s->snd_una);
 
-	answer(reply, p, ACK, s->rcv_nxt - s->to_server_ack, s->snd_una - s->to_server_seq);
-	reply->window = rescale(s->snd_edge - s->snd_una, 0, s->flags & SPLICE_CLIENT_WSCALE ? OUR_WSCALE : 0);
+	answer(reply, p, ACK, s->rcv_nxt - s->to_server_ack, has - s->to_server_seq);
+	reply->window = rescale(heard(s, s->snd_edge) - has, 0, s->flags & SPLICE_CLIENT_WSCALE ? OUR_WSCALE : 0);
 	reply->tsval = s->ts_client; /* not the clock: the surrogate's may be slower (RFC 7323, 5) */
 	reply->tsecr = p->tsval;
 	reply->with_ts = !!(s->flags & SPLICE_TS);
@@ -136,17 +137,20 @@ static __always_inline __u32 client_event(struct splice *s, const struct input *
 					  struct segment *reply, struct left *left)
 {
 	const struct packet *p = in->packet;
-	__u32 seq = p->seq + s->to_server_seq, ack = p->ack + s->to_server_ack, rest = in->now - s->seen, next;
+	__u32 behind = p->seq + s->to_server_seq, seq = client_start(s, behind), ack = p->ack + s->to_server_ack;
+	__u32 rest = in->now - s->seen, next;
+	bool again;
 
 	if (!same_tuple(&s->client, &p->key) || !is_joined(s))
 		return NEXT_STALE;
 	if (s->flags & SPLICE_MOVING)
 		return NEXT_RACE;
-	if (!(p->flags & SYN) && !client_fits(s, p, seq, ack))
+	if (!(p->flags & SYN) && (straddles(s, behind, p->len) || !client_fits(s, p, seq, ack)))
 		return NEXT_OUTSIDE;
 	if (p->flags & SYN || (p->flags & RST && !client_resets(s, seq)))
 		return challenge(s, in, reply);
 	s->seen = in->now;
+	again = repeats_insertion(s, p, seq);
 	next = p->flags & RST ? client_reset(s) : client_segment(s, in, seq, ack, rest);
 	switch (next) {
 	case NEXT_CUT:
@@ -159,5 +163,6 @@ static __always_inline __u32 client_event(struct splice *s, const struct input *
 		return next;
 	}
 	carry_on(s, in, next, out, left, reply);
+	out->insert = again;
 	return next;
 }

@@ -24,18 +24,21 @@ static __always_inline void join_band(struct splice *s, __u8 band)
  * Sets the offsets (paper, equations 1 to 4, and those of timestamps) and the sequence numbers from which on this
  * client owns the leg.
  */
-static __always_inline void join_numbers(struct splice *s, const struct input *in, __u32 ts_client)
+static __always_inline void join_numbers(struct splice *s, const struct input *in, const struct joining *j)
 {
 	const struct packet *p = in->packet;
 	__u32 window = client_window(s, p);
 
-	s->to_server_seq = s->snd_nxt - p->seq;
+	s->ins_at = s->snd_nxt;
+	s->ins_len = j->insert;
+	s->header = j->header;
+	s->to_server_seq = s->snd_nxt + j->insert - p->seq;
 	s->to_server_ack = s->rcv_nxt - p->ack;
 	s->rcv_base = s->rcv_acked = s->rcv_nxt;
-	s->snd_base = s->snd_ahead = s->snd_nxt;
+	s->snd_base = s->snd_ahead = s->snd_nxt + j->insert;
 	s->ts_to_server = later(in->clock, s->ts_sent) - p->tsval;
 	note_sent_ts(s, p, in->clock);
-	s->ts_client = ts_client;
+	s->ts_client = j->ts_client;
 	s->rcv_edge = later(s->rcv_edge, s->rcv_nxt + window);
 	if (window > s->rcv_span)
 		s->rcv_span = window;
@@ -51,6 +54,13 @@ static __always_inline void send_first(struct splice *s, const struct input *in,
 	s->bytes_to_server += p->len;
 	if (p->flags & FIN)
 		pass_client_fin(s, s->snd_nxt);
+}
+
+/* Starts the request with bytes of our own; the client's follow in a packet that is received again. */
+static __always_inline void send_insertion(struct splice *s, const struct input *in, const struct joining *j)
+{
+	begin_request(s, j->decision, in->walk, 0);
+	s->snd_nxt += j->insert;
 }
 
 /*
@@ -72,11 +82,14 @@ static __always_inline bool join_event(struct splice *s, const struct input *in,
 	s->flags &= SPLICE_TS | SPLICE_SERVER_SACK | SPLICE_SERVER_WSCALE;
 	s->flags |= SPLICE_ANCHOR | j->flags;
 	s->challenged = 0;
-	join_numbers(s, in, j->ts_client);
+	join_numbers(s, in, j);
 	s->client_requests = 0;
 	s->pool = j->decision->pool;
 	s->bytes_to_server = s->bytes_to_client = 0;
-	send_first(s, in, j->decision);
+	if (j->insert)
+		send_insertion(s, in, j);
+	else
+		send_first(s, in, j->decision);
 	s->to_client.ifindex = j->ifindex;
 	s->to_client.checked = 0;
 	fill_to_server(s, in->packet, out);

@@ -20,6 +20,7 @@ enum server_next {
 	SERVER_REFUSED,     /* reset before our ACK of its SYN-ACK */
 	SERVER_IDLE_OVER,   /* an idle leg was reset */
 	SERVER_IDLE_CLOSED,
+	SERVER_INSERT,  /* it lacks our own bytes before the client's */
 	SERVER_OUTSIDE, /* outside the session's windows */
 	SERVER_STALE,   /* the leg no longer has this tuple */
 };

@@ -43,7 +43,7 @@ static __always_inline __u32 before_answer(const struct splice *s, const struct 
 
 	/* the client still holds its request; its cookie identifies it when it retransmits */
 	if (s->rcv_nxt == s->rcv_base && s->client_requests == 1 && s->flags & SPLICE_FIRST &&
-	    s->snd_una == s->snd_base && p->seq == s->rcv_base && (p->flags & (RST | FIN) || p->len) &&
+	    !before(s->snd_base, s->snd_una) && p->seq == s->rcv_base && (p->flags & (RST | FIN) || p->len) &&
 	    !(s->flags & SPLICE_CLIENT_FIN))
 		return SERVER_FAILED;
 	return unsolicited ? SERVER_UNSOLICITED : SERVER_SEND;
@@ -73,7 +73,8 @@ static __always_inline __u32 server_segment(struct splice *s, const struct input
 }
 
 /* A packet from the surrogate of a session. */
-static __always_inline __u32 on_session(struct splice *s, const struct input *in, struct translation *out)
+static __always_inline __u32 on_session(struct splice *s, const struct input *in, struct translation *out,
+					struct segment *reply)
 {
 	const struct packet *p = in->packet;
 	__u32 next;
@@ -88,6 +89,10 @@ static __always_inline __u32 on_session(struct splice *s, const struct input *in
 		s->band = BAND_FAR; /* a retransmission: the surrogate's congestion window has shrunk */
 	anchor(s, p, in->clock);
 	next = server_segment(s, in);
+	if (next == SERVER_SEND && lacks_insertion(s, p)) {
+		insert_again(s, p, reply);
+		return before(insertion_end(s), s->snd_nxt) ? SERVER_INSERT : SERVER_NOTHING;
+	}
 	if (next == SERVER_SEND || next == SERVER_OVER || next == SERVER_CLOSED)
 		fill_to_client(s, p, out);
 	return next;
@@ -113,7 +118,7 @@ static __always_inline void acknowledge(struct splice *s, const struct input *in
 /*
  * A packet from a surrogate after its handshake. Returns enum server_next.
  *
- * out: the translated packet, if it goes to the client. reply: for SERVER_ACK.
+ * out: the translated packet, if it goes to the client. reply: for SERVER_ACK and SERVER_INSERT.
  */
 static __always_inline __u32 server_event(struct splice *s, const struct input *in, struct translation *out,
 					  struct segment *reply)
@@ -134,7 +139,7 @@ static __always_inline __u32 server_event(struct splice *s, const struct input *
 		break;
 	case SPLICE_ACTIVE:
 	case SPLICE_CLOSING:
-		next = on_session(s, in, out);
+		next = on_session(s, in, out, reply);
 		break;
 	}
 	if (next == SERVER_ACK)

@@ -147,11 +147,17 @@ struct splice {
 	__u32 since;      /* ms: state entered */
 	__u32 opened;     /* ms: leg established */
 	__u32 challenged; /* ms: last challenge ACK to the client */
+	__u32 ins_at;     /* of bytes of our own before the client's: see insertion.h */
+	__u16 ins_len;    /* 0: none is open */
+	__u16 header;     /* enum header, of those bytes */
 	__u64 bytes_to_server;
 	__u64 bytes_to_client;
 	struct next_hop to_server;
 	struct next_hop to_client;
 };
+
+/* What goes before the client's first byte on a leg. */
+enum header { HEADER_NONE, HEADER_PROXY_V1, HEADER_PROXY_V2 };
 
 /* A translated packet. In host byte order but for addresses and ports. */
 struct translation {
@@ -167,6 +173,7 @@ struct translation {
 	__u16 window; /* scaled */
 	__u8 keep_ts;
 	__u8 keep_sack;
+	__u8 insert; /* our own bytes go with it once more */
 	struct next_hop hop;
 };
 

@@ -30,6 +30,8 @@ struct joining {
 	__u32 ts_client; /* the newest timestamp sent to the client */
 	__u32 ifindex;   /* the client's ingress */
 	__u32 flags;     /* enum splice_flag of the new session */
+	__u16 insert;    /* bytes of our own before the client's: those come in a later packet. 0: none */
+	__u16 header;    /* enum header, of those */
 	__u8 band;       /* enum band */
 	__u8 shift;      /* window shift */
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../wire/packet.h"
+#include "insertion.h"
 #include "splice.h"
 
 /*
@@ -27,7 +28,7 @@ static __always_inline void fill_to_server(struct splice *s, const struct packet
 	copy_addr(t->dst, s->server.src);
 	t->sport = s->server.dport;
 	t->dport = s->server.sport;
-	t->seq = p->seq + s->to_server_seq;
+	t->seq = client_start(s, p->seq + s->to_server_seq);
 	t->ack_shift = s->to_server_ack;
 	t->ack = p->flags & ACK ? p->ack + s->to_server_ack : p->ack;
 	t->keep_ts = !!(s->flags & SPLICE_TS);
@@ -40,6 +41,7 @@ static __always_inline void fill_to_server(struct splice *s, const struct packet
 	t->window = rescale(p->window, s->flags & SPLICE_CLIENT_WSCALE ? s->client_shift : 0,
 			    s->flags & SPLICE_SERVER_WSCALE ? OUR_WSCALE : 0);
 	s->window_sent = t->window;
+	t->insert = 0;
 	t->hop = s->to_server;
 }
 
@@ -51,13 +53,15 @@ static __always_inline void fill_to_client(struct splice *s, const struct packet
 	t->dport = s->client.sport;
 	t->seq = p->seq - s->to_server_ack;
 	t->ack_shift = -s->to_server_seq;
-	t->ack = p->flags & ACK ? p->ack - s->to_server_seq : p->ack;
+	t->ack = p->flags & ACK ? heard(s, p->ack) - s->to_server_seq : p->ack;
 	t->keep_ts = !!(s->flags & SPLICE_TS);
+	/* over a hole of ours the client would have nothing to repeat */
 	t->keep_sack =
-		(s->flags & (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK)) == (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK);
+		(s->flags & (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK)) == (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK) &&
+		!(s->ins_len && before(p->ack, insertion_end(s)));
 	t->tsval = p->tsval + s->ts_to_client;
 	t->tsecr = p->flags & ACK ? p->tsecr - s->ts_to_server : p->tsecr;
-	t->window = rescale(p->window, s->flags & SPLICE_SERVER_WSCALE ? s->server_shift : 0,
+	t->window = rescale(heard_window(s, p), s->flags & SPLICE_SERVER_WSCALE ? s->server_shift : 0,
 			    s->flags & SPLICE_CLIENT_WSCALE ? OUR_WSCALE : 0);
 	t->hop = s->to_client;
 	if (has_ts(p) && s->flags & SPLICE_TS) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "../wire/packet.h"
+#include "insertion.h"
 #include "splice.h"
 
 #define LEAST_SPAN \
@@ -57,7 +58,7 @@ static __always_inline bool server_fits(const struct splice *s, const struct pac
  */
 static __always_inline bool client_resets(const struct splice *s, __u32 seq)
 {
-	return seq == s->snd_nxt || seq == s->snd_una;
+	return seq == s->snd_nxt || seq == s->snd_una || seq == heard(s, s->snd_una);
 }
 
 /* After its own FIN, Linux sends RST with the FIN's number. */
@@ -88,6 +89,7 @@ static __always_inline void note_server(struct splice *s, const struct packet *p
 		s->snd_span = window;
 	if (before(s->snd_una, p->ack))
 		s->snd_una = p->ack;
+	close_insertion(s);
 	if (has_ts(p) && before(s->ts_echoed, p->tsecr) && !before(s->ts_sent, p->tsecr))
 		s->ts_echoed = p->tsecr;
 }

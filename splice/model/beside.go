@@ -39,7 +39,7 @@ func (r router) record(index int, l *Leg) machine.Session {
 	s := machine.Session{
 		State: legStates[l.state], Client: l.client, SndNxt: l.sndNxt, SndUna: l.sndUna, RcvNxt: l.rcvNxt, RcvAcked: l.rcvAcked,
 		RcvBase: l.rcvBase, SndBase: l.sndBase, ToServerSeq: l.toServerSeq, ToServerAck: l.toServerAck,
-		SndEdge: l.sndUna + window, SndSpan: window, RcvEdge: l.rcvAcked + window - windowStep, RcvSpan: window,
+		SndEdge: l.sndUna + window, SndSpan: window, InsAt: l.insAt, InsLen: uint16(l.insLen), RcvEdge: l.rcvAcked + window - windowStep, RcvSpan: window,
 		Request: framings[l.request], Response: framings[l.response], ClientRequests: uint32(l.clientRequests), Surrogate: uint16(index),
 	}
 	if l.request == Body {
@@ -192,8 +192,12 @@ func (b *beside) client(r router, index int, before, after *Leg, p *Packet, next
 	s := r.record(index, before)
 	got, reply := s.OnClient(ofClient(p), r.moment())
 	err := r.sameRecord(index, after, s)
-	if got == machine.NextChallenge && err == nil && (reply.Seq != after.rcvNxt-after.toServerAck || reply.Ack != after.sndUna-after.toServerSeq) {
+	switch {
+	case err != nil:
+	case got == machine.NextChallenge && (reply.Seq != after.rcvNxt-after.toServerAck || reply.Ack != after.heard(after.sndUna)-after.toServerSeq):
 		err = fmt.Errorf("it challenges with %+v", reply)
+	case got == machine.NextSend && (reply.OnSeq != r.start(after, p.Seq+after.toServerSeq) || reply.Insert != before.repeatsInsertion(p)):
+		err = fmt.Errorf("what it sends on has %+v", reply)
 	}
 	b.differs("client's packet", p, before, got, next, err)
 }
@@ -206,8 +210,12 @@ func (b *beside) server(r router, index int, before, after *Leg, p *Packet, next
 	got, reply := s.OnServer(ofServer(p), walk(before, p), r.moment())
 	s.TSSent = ts(after.tsSent) // the model records that when it sends the acknowledgement
 	err := r.sameRecord(index, after, s)
-	if got == machine.ServerACK && err == nil && reply.Seq != after.sndNxt {
+	switch {
+	case err != nil:
+	case got == machine.ServerACK && reply.Seq != after.sndNxt || got == machine.ServerInsert && reply.Seq != after.insAt:
 		err = fmt.Errorf("it answers with %+v", reply)
+	case got == machine.ServerSend && reply.OnAck != after.heard(p.Ack)-after.toServerSeq:
+		err = fmt.Errorf("what it sends on has %+v", reply)
 	}
 	b.differs("surrogate's packet", p, before, got, next, err)
 }
@@ -218,7 +226,10 @@ func (b *beside) join(r router, index int, before, after *Leg, p *Packet) {
 	}
 	s := r.record(index, before)
 	flags := r.record(index, after).Flags & (machine.First | machine.Routed | machine.Hold)
-	joined := s.OnJoin(ofClient(p), uint64(1+p.Data[0].N()), flags, r.moment())
+	if r.scenario.Insert {
+		flags |= machine.Spoilt
+	}
+	joined := s.OnJoin(ofClient(p), uint64(1+p.Data[0].N()), flags, uint16(after.insLen), r.moment())
 	err := r.sameRecord(index, after, s)
 	if !joined {
 		err = fmt.Errorf("it does not join them, %w", err)

@@ -171,6 +171,16 @@ func (s *Scenario) read(st *State, leg int, u Unit) {
 		st.breaks(ForeignRequest)
 		return
 	}
+	if u.Kind() == Inserted {
+		if e.marked != 0 {
+			st.breaks(Unmarked)
+		}
+		e.marked = uint8(u.Owner())
+		return
+	}
+	if s.Insert && int(e.marked) != u.Owner() {
+		st.breaks(Unmarked)
+	}
 	c := u.Owner() - 1
 	st.consumed[c]++
 	if s.Hold && u.Kind() != Fin && u.Surrogate() != leg {

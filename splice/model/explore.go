@@ -31,6 +31,7 @@ type Scenario struct {
 	Silent  [2]bool // surrogates that send nothing unsolicited
 	Routed  bool    // the VIP has several pools
 	Hold    bool    // each request is routed separately
+	Insert  bool    // a unit is inserted before a client's first on a leg, which serves only that client
 	Times   bool    // packets have timestamps
 	Clock   uint8   // the router's clock on the ring; what the legs' surrogates have accepted is at 0
 	Ignore  []Violation

@@ -110,7 +110,7 @@ func (r router) spliceClient(p Packet, movedFrom int) bool {
 		return false
 	}
 	leg := head.Surrogate()
-	if r.holds() {
+	if r.holds() && !r.scenario.Insert {
 		holdFirst(&p)
 	}
 	r.flows[p.End-1] = flow{sideClient, uint8(leg)}
@@ -118,6 +118,12 @@ func (r router) spliceClient(p Packet, movedFrom int) bool {
 	r.joinEvent(leg, p, movedFrom < 0)
 	r.beside().join(r, leg, &before, &r.legs[leg], &p)
 	r.was[p.End-1] |= 1 << leg
+	if r.scenario.Insert {
+		r.insert(leg)
+		p.Hop = FromClient
+		r.put(p) // it is received again
+		return true
+	}
 	r.toServer(leg, p)
 	return true
 }
@@ -130,14 +136,23 @@ func (r router) joinEvent(leg int, p Packet, first bool) {
 	l.state, l.client = Active, p.End
 	l.clientFin, l.serverFin, l.noReuse, l.spoilt, l.first = false, false, false, false, first
 	l.hold, l.routed = r.holds(), r.scenario.Hold || r.scenario.Routed
-	l.toServerSeq = l.sndNxt - p.Seq
+	l.insAt, l.insLen = l.sndNxt, 0
+	if r.scenario.Insert {
+		l.insLen, l.spoilt = 1, true
+	}
+	l.toServerSeq = l.sndNxt + uint32(l.insLen) - p.Seq
 	l.toServerAck = l.rcvNxt - p.Ack
-	l.rcvBase, l.rcvAcked, l.sndBase = l.rcvNxt, l.rcvNxt, l.sndNxt
+	l.rcvBase, l.rcvAcked, l.sndBase = l.rcvNxt, l.rcvNxt, l.sndNxt+uint32(l.insLen)
 	if p.Time != 0 {
 		l.tsToServer = later(r.clock(), l.tsSent).ahead(p.Time)
 	}
 	r.noteSent(l, p.Time.shift(l.tsToServer))
 	l.clientRequests = 0
+	if r.scenario.Insert {
+		l.beginRequest(r.rules, p.Data[0], 0)
+		l.sndNxt++
+		return
+	}
 	l.beginRequest(r.rules, p.Data[0], p.Len())
 	l.sndNxt += p.Len()
 	if p.Fin != 0 {
@@ -150,7 +165,7 @@ func (r router) joinEvent(leg int, p Packet, first bool) {
 func (r router) toServer(leg int, p Packet) {
 	l := &r.legs[leg]
 	p.Hop, p.End = ToServer, uint8(leg)
-	p.Seq += l.toServerSeq
+	p.Seq = r.start(l, p.Seq+l.toServerSeq)
 	p.Ack += l.toServerAck
 	p.Time = p.Time.shift(l.tsToServer)
 	r.put(p)
@@ -176,6 +191,9 @@ func (r router) clientPacket(leg int, p Packet) {
 	before := *l
 	next := r.clientEvent(leg, p)
 	r.beside().client(r, leg, &before, l, &p, next)
+	if before.repeatsInsertion(&p) && (next == machine.NextSend || next == machine.NextOver) {
+		r.insert(leg)
+	}
 	switch next {
 	case machine.NextRequest:
 		r.nextRequest(leg, p)
@@ -207,8 +225,9 @@ func (r router) clientEvent(leg int, p Packet) uint32 {
 	if r.rules.Marked && r.move.step != 0 && int(r.move.leg) == leg && r.move.packet.End == p.End {
 		return machine.NextRace
 	}
-	seq, ack := p.Seq+l.toServerSeq, p.Ack+l.toServerAck
-	if !r.clientFits(l, &p, seq, ack) {
+	behind, ack := p.Seq+l.toServerSeq, p.Ack+l.toServerAck
+	seq := r.start(l, behind)
+	if r.rules.InFront && l.straddles(behind, p.Len()) || !r.clientFits(l, &p, seq, ack) {
 		return machine.NextOutside
 	}
 	if p.Rst {

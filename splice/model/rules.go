@@ -49,6 +49,10 @@ type Rules struct {
 	TimeNear bool
 	// Hold: where requests are routed separately, bytes after the current one are dropped.
 	Hold bool
+
+	// InFront: units of a client that stand before an open insertion keep their distance to the leg's numbers, and a packet with
+	// units on both sides is dropped.
+	InFront bool
 }
 
 // All rules are in force.
@@ -57,7 +61,7 @@ func All() Rules {
 		TupleCheck: true, RcvBase: true, AllAckedByClient: true, AllAckedByServer: true, QuietFraming: true, FinExact: true,
 		StartMissing: true, PipelinedIsOpaque: true,
 		Marked: true, Unheard: true, FinAhead: true, SentOnce: true, AckFloor: true, LeftQuiet: true, Linger: true,
-		Window: true, NoUrgent: true, TimeEchoed: true, TimeNear: true, Hold: true,
+		Window: true, NoUrgent: true, TimeEchoed: true, TimeNear: true, Hold: true, InFront: true,
 	}
 }
 

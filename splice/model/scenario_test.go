@@ -22,6 +22,40 @@ func visit(owner, surrogate int) []Segment {
 // next is the client after it, which sends a request and stays.
 var next = []Segment{{Data: get(2, 0, 0)}}
 
+// marked have a unit inserted before each client's first on a leg.
+var marked = []Scenario{
+	{
+		Name:    "marked, a visit",
+		Scripts: [2][]Segment{visit(1, 0), nil},
+		Insert:  true, Small: true,
+	},
+	{
+		Name:    "marked, an upload in two segments, answered early",
+		Scripts: [2][]Segment{{{Data: request(1, 0, 0, 2, 0, Length)[:2]}, {Data: request(1, 0, 0, 2, 0, Length)[2:]}, {Fin: true, After: 1}}, visit(2, 1)},
+		Insert:  true, Early: true,
+	},
+	{
+		Name:    "marked, pipelined in one packet with the FIN",
+		Scripts: [2][]Segment{{{Data: append(get(1, 0, 0), get(1, 1, 0)...), Fin: true}}, nil},
+		Insert:  true,
+	},
+	{
+		Name:    "marked, a move",
+		Scripts: [2][]Segment{{{Data: get(1, 0, 0)}, {Data: get(1, 1, 1), After: 2}, {Fin: true, After: 4}}, nil},
+		Insert:  true, Routed: true,
+	},
+	{
+		Name:    "marked, a reset in the middle",
+		Scripts: [2][]Segment{{{Data: get(1, 0, 0)}, {Rst: true}}, nil},
+		Insert:  true,
+	},
+	{
+		Name:    "marked and held, in two packets",
+		Scripts: [2][]Segment{{{Data: get(1, 0, 0)}, {Data: get(1, 1, 1)}, {Fin: true, After: 4}}, nil},
+		Insert:  true, Hold: true,
+	},
+}
+
 // honest are the scenarios in which nobody lies; between them they use every transition.
 var honest = []Scenario{
 	{

@@ -14,6 +14,8 @@ func (r router) serverPacket(leg int, p Packet) {
 			ack = l.rcvNxt
 		}
 		r.acknowledge(leg, ack)
+	case machine.ServerInsert:
+		r.insert(leg)
 	case machine.ServerFailed:
 		r.forget(l.client, leg) // the client will retransmit
 	case machine.ServerUnsolicited:
@@ -27,7 +29,7 @@ func (r router) serverPacket(leg int, p Packet) {
 	case machine.ServerSend, machine.ServerOver, machine.ServerClosed:
 		p.Hop, p.End = ToClient, before.client
 		p.Seq -= l.toServerAck
-		p.Ack -= l.toServerSeq
+		p.Ack = l.heard(p.Ack) - l.toServerSeq
 		p.Time = 0
 		r.toClient(p)
 	}
@@ -70,6 +72,12 @@ func (r router) serverEvent(leg int, p Packet) uint32 {
 		l.state = Dead
 		return machine.ServerClosed
 	}
+	if l.lacksInsertion(&p) {
+		if before(l.insAt+1, l.sndNxt) {
+			return machine.ServerInsert
+		}
+		return machine.ServerNothing
+	}
 	return machine.ServerSend
 }
 
@@ -78,7 +86,7 @@ func (r router) serverEvent(leg int, p Packet) uint32 {
 func (r router) beforeAnswer(l *Leg, p *Packet) uint32 {
 	speaks := p.Len() > 0 && r.rules.AckFloor
 	// the client still holds its request; its cookie identifies it when it retransmits
-	if l.clientRequests == 1 && l.first && l.sndUna == l.sndBase && l.rcvNxt == l.rcvBase && p.Seq == l.rcvBase &&
+	if l.clientRequests == 1 && l.first && !before(l.sndBase, l.sndUna) && l.rcvNxt == l.rcvBase && p.Seq == l.rcvBase &&
 		(p.Rst || p.Fin != 0 || speaks) && !l.clientFin {
 		return machine.ServerFailed
 	}

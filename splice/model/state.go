@@ -33,6 +33,8 @@ type Leg struct {
 	hold                     bool // requests after the current one are held
 	tsSent, tsEchoed         Time // newest sent to the surrogate; newest echoed by it
 	tsToServer               uint8
+	insAt                    uint32 // number of the unit inserted before the client's first
+	insLen                   uint8  // 1 while that is open
 }
 
 type side uint8
@@ -79,6 +81,7 @@ type surrogate struct {
 	fin     bool    // the client's, received
 	closed  bool    // reset
 	recent  Time    // newest accepted timestamp
+	marked  uint8   // the client whose inserted unit was read
 }
 
 // moving is a next_request in progress.
@@ -127,11 +130,12 @@ const (
 	Stuck                         // a surrogate takes the next client's packets for old ones (PAWS)
 	Misrouted                     // a surrogate receives a request meant for the other
 	ShutOut                       // the window check refuses a valid acknowledgement
+	Unmarked                      // a surrogate takes a client's unit without that inserted before it, or that twice
 )
 
 func (v Violation) String() string {
 	return [...]string{"none", "foreign response", "unsolicited response", "foreign request", "wrong response", "unclean idle leg",
-		"false acknowledgement", "lost response", "replayed request", "bent session", "stuck client", "misrouted request", "shut out"}[v]
+		"false acknowledgement", "lost response", "replayed request", "bent session", "stuck client", "misrouted request", "shut out", "unmarked request"}[v]
 }
 
 // Initial sequence numbers, soon to wrap.

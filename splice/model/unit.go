@@ -10,7 +10,8 @@ type Kind uint8
 
 // The kinds.
 const (
-	RequestHead Kind = iota + 1
+	Inserted Kind = iota // by the router, in front of its owner's first unit on a leg
+	RequestHead
 	RequestBody
 	ResponseHead
 	ResponseBody
@@ -69,7 +70,7 @@ func (u Unit) String() string {
 		return "-"
 	}
 	who := [...]string{"nobody", "A", "B", "stranger"}[u.Owner()]
-	what := [...]string{"?", "request", "request-body", "response", "response-body", "last-chunk", "FIN", "unsolicited"}[u.Kind()]
+	what := [...]string{"inserted", "request", "request-body", "response", "response-body", "last-chunk", "FIN", "unsolicited"}[u.Kind()]
 	if u&Urgent != 0 {
 		what += "(urgent)"
 	}

@@ -38,7 +38,7 @@ func (r router) serverFits(l *Leg, p *Packet) bool {
 
 // clientResets: what the surrogate expects is between what it has acknowledged and what was sent to it.
 func (r router) clientResets(l *Leg, seq uint32) bool {
-	return !r.rules.Window || seq == l.sndNxt || seq == l.sndUna
+	return !r.rules.Window || seq == l.sndNxt || seq == l.sndUna || seq == l.heard(l.sndUna)
 }
 
 func (r router) serverResets(l *Leg, seq uint32) bool {
@@ -47,7 +47,7 @@ func (r router) serverResets(l *Leg, seq uint32) bool {
 
 // challenge reports the session's state to a client (RFC 5961); it acknowledges only what the surrogate has acknowledged.
 func (r router) challenge(l *Leg, p Packet) {
-	r.toClient(Packet{Hop: ToClient, End: p.End, Seq: l.rcvNxt - l.toServerAck, Ack: l.sndUna - l.toServerSeq})
+	r.toClient(Packet{Hop: ToClient, End: p.End, Seq: l.rcvNxt - l.toServerAck, Ack: l.heard(l.sndUna) - l.toServerSeq})
 }
 
 // noteServer records what a surrogate acknowledges, and the timestamp that it echoes.
@@ -55,6 +55,7 @@ func (r router) noteServer(l *Leg, p *Packet) {
 	if before(l.sndUna, p.Ack) && !before(l.sndNxt, p.Ack) {
 		l.sndUna = p.Ack
 	}
+	l.closeInsertion()
 	if p.Time != 0 && l.tsEchoed.before(p.Time) && !l.tsSent.before(p.Time) {
 		l.tsEchoed = p.Time
 	}

@@ -21,6 +21,34 @@ static __always_inline int end_client(struct __sk_buff *skb, struct work *w)
 	return RECYCLED;
 }
 
+/*
+ * Sends the client's packet, and then the insertion, which goes before its bytes: the surrogate may lack it. The order is
+ * of no matter to a receiver that lacks both.
+ */
+static __always_inline int send_with_insertion(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 now)
+{
+	struct translation *t = &w->out;
+	int verdict = send_to_server(skb, w, s, now, TO_SERVER);
+	struct segment *r;
+
+	if (verdict != TO_SERVER || !t->hop.checked) /* else it is resolved on output, for one packet only */
+		return verdict;
+	bpf_clone_redirect(skb, t->hop.ifindex, 0);
+	make_header(&w->payload, &w->introduction);
+	r = ack_like(&w->reply, t);
+	r->flags = ACK | PSH;
+	r->seq = t->seq - w->payload.len;
+	r->with_ts = t->keep_ts && has_ts(&w->packet);
+	r->with_sack = 0;
+	r->wscale = NO_SCALE;
+	r->mss = 0;
+	r->v6 = w->packet.v6;
+	w->action = TC_ACT_SHOT;
+	if (write_payload(skb, r, &w->payload))
+		w->action = redirect(&t->hop);
+	return verdict;
+}
+
 /* The packet starts a connection on a port that still has a session. Ends that session; the client retransmits. */
 static __always_inline int replace_session(struct __sk_buff *skb, struct work *w, __u32 idx, struct splice *s,
 					   __u32 now)
@@ -120,7 +148,7 @@ static __always_inline int after_client(struct __sk_buff *skb, struct work *w, c
 		bury(idx, s, LEG_CLOSED, now);
 		break;
 	}
-	return send_to_server(skb, w, s, now, TO_SERVER);
+	return w->out.insert ? send_with_insertion(skb, w, s, now) : send_to_server(skb, w, s, now, TO_SERVER);
 }
 
 __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
@@ -152,6 +180,8 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 	}
 	bpf_spin_lock(&s->lock);
 	next = client_event(s, &in, &w->out, &w->reply, &w->left);
+	if (s->ins_len)
+		introduce(s, &w->introduction);
 	bpf_spin_unlock(&s->lock);
 	return after_client(skb, w, set, idx, s, next, in.now);
 }

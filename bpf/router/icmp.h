@@ -101,7 +101,7 @@ static __always_inline void unfill_to_server(const struct splice *s, const struc
 	copy_addr(t->dst, s->client.src);
 	t->sport = s->client.dport;
 	t->dport = s->client.sport;
-	t->seq = p->seq - s->to_server_seq;
+	t->seq = heard(s, p->seq) - s->to_server_seq;
 	t->ack_shift = -s->to_server_ack;
 	t->tsval = p->tsval - s->ts_to_server;
 	t->tsecr = p->flags & ACK ? p->tsecr + s->ts_to_client : p->tsecr;

@@ -22,6 +22,14 @@ static __always_inline __u32 reuse_of(__u32 generation, __u32 pool)
 	return p ? p->reuse : REUSE_NEVER;
 }
 
+static __always_inline __u16 header_of(__u32 generation, __u32 pool)
+{
+	__u32 place = generation * MAX_POOLS + pool;
+	struct pool *p = bpf_map_lookup_elem(&pools, &place);
+
+	return p ? p->header : HEADER_NONE;
+}
+
 static __always_inline void count_idle(__u32 surrogate, __u32 leg_class, __u32 band, __s32 by)
 {
 	struct surrogate *of = surrogate_at(surrogate);

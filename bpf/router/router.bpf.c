@@ -170,6 +170,7 @@ const enum band *band_type __attribute__((unused));
 const enum leg_end *leg_end_type __attribute__((unused));
 const enum command_kind *command_kind_type __attribute__((unused));
 const enum policy *policy_type __attribute__((unused));
+const enum header *header_type __attribute__((unused));
 const enum reuse *reuse_type __attribute__((unused));
 const enum mode *mode_type __attribute__((unused));
 const enum vip_flag *vip_flag_type __attribute__((unused));

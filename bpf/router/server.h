@@ -118,6 +118,12 @@ static __always_inline int after_server(struct __sk_buff *skb, struct work *w, c
 		return CONSUMED;
 	case SERVER_ACK:
 		return send_back(skb, w, w->packet.len ? DROP_OLD_BYTES : LEG_ACKED);
+	case SERVER_INSERT:
+		make_header(&w->payload, &w->introduction);
+		if (!write_payload(skb, &w->reply, &w->payload))
+			return DROP_NOMEM;
+		w->action = bpf_redirect(skb->ifindex, 0);
+		return INSERTED_AGAIN;
 	case SERVER_IDLE_CLOSED:
 		idle_leg_over(idx, s, LEG_CLOSED_IDLE, now);
 		return reset_sender(skb, w);
@@ -169,6 +175,8 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 		return verdict;
 	bpf_spin_lock(&s->lock);
 	next = server_event(s, &in, &w->out, &w->reply);
+	if (next == SERVER_INSERT)
+		introduce(s, &w->introduction);
 	bpf_spin_unlock(&s->lock);
 	return after_server(skb, w, set, idx, s, next, in.now);
 }

@@ -238,6 +238,45 @@ static __always_inline __u32 first_flags(const struct work *w, bool first, __u32
 	return flags;
 }
 
+/* Prepares what goes to the surrogate before the client's first byte on the leg. */
+static __always_inline void prepare_insertion(struct work *w)
+{
+	struct introduction *i = &w->introduction;
+
+	w->payload.len = 0;
+	i->kind = header_of(w->routing.generation, w->decision.pool);
+	if (i->kind == HEADER_NONE)
+		return;
+	i->client = w->packet.key;
+	i->seq = w->packet.seq;
+	i->ack = w->packet.ack;
+	make_header(&w->payload, i);
+}
+
+/* Sends the insertion in place of the client's packet, which is received again to follow it. */
+static __always_inline int send_inserted(struct __sk_buff *skb, struct work *w, __u32 now, int verdict)
+{
+	struct translation *t = &w->out;
+	struct segment *r = ack_like(&w->reply, t);
+
+	if (hop_is_old(&t->hop, now))
+		resolve(skb, t, &w->fib, w->packet.v6, now);
+	bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS);
+	__builtin_memcpy(r->dmac, t->hop.dmac, 6);
+	__builtin_memcpy(r->smac, t->hop.smac, 6);
+	r->flags = ACK | PSH;
+	r->seq = w->joined.behind - w->payload.len;
+	r->with_ts = t->keep_ts && has_ts(&w->packet);
+	r->with_sack = 0;
+	r->wscale = NO_SCALE;
+	r->mss = 0;
+	r->v6 = w->packet.v6;
+	if (!write_payload(skb, r, &w->payload))
+		return DROP_NOMEM;
+	w->action = redirect(&t->hop);
+	return verdict;
+}
+
 /* Joins the client to the leg and points its flow to it, in place of moved_from. Returns 0, or a verdict. */
 __noinline int join_leg(struct __sk_buff *skb, const struct popped_leg *t, __u32 moved_from, __u32 ts_client)
 {
@@ -259,6 +298,8 @@ __noinline int join_leg(struct __sk_buff *skb, const struct popped_leg *t, __u32
 	in.clock = in.now + set->ts_offset;
 	j.decision = &w->decision;
 	j.flags = first_flags(w, first, t->reuse);
+	j.insert = w->payload.len;
+	j.header = w->introduction.kind;
 	j.band = w->client.band;
 	j.shift = w->client.wscale;
 	f.splice = t->idx;
@@ -318,9 +359,13 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 		__sync_fetch_and_add(&of->missed[class_of(&t)], 1);
 		return 0;
 	}
-	if (w->decision.chunked)
+	prepare_insertion(w);
+	if (w->payload.len)
+		walk_later(&w->decision, &w->walk);
+	else if (w->decision.chunked)
 		walk_first(skb, &w->packet, &w->decision, &w->walk);
-	if (w->routing.vip.flags & VIP_HOLD && !hold_first(skb, &w->packet, &w->decision, &w->walk, &w->sum)) {
+	if (!w->payload.len && w->routing.vip.flags & VIP_HOLD &&
+	    !hold_first(skb, &w->packet, &w->decision, &w->walk, &w->sum)) {
 		return_leg(&t);
 		return DROP_EARLY;
 	}
@@ -328,6 +373,8 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 	if (verdict)
 		return verdict;
 	count_handoff(of, &t, w->joined.leg_band);
+	if (w->payload.len)
+		return send_inserted(skb, w, now, moved_from == NO_SPLICE ? HANDOFF : MOVED);
 	verdict = send_to_server(skb, w, s, now, moved_from == NO_SPLICE ? HANDOFF : MOVED);
 	if (w->joined.widen && (verdict == HANDOFF || verdict == MOVED)) {
 		w->reply.seq = w->joined.behind;

@@ -170,7 +170,7 @@ struct pool {
 	__u16 policy;
 	__u16 reuse; /* enum reuse */
 	__u16 members;
-	__u16 pad;
+	__u16 header;               /* enum header: what goes before a client's first byte */
 	__u16 member[POOL_MEMBERS]; /* surrogates that are available */
 };
 
@@ -297,9 +297,10 @@ enum verdict {
 	ASSIGNED, /* to an ordinary listening socket */
 	FIN_ANSWERED,
 	LEG_UP,
-	LEG_ANSWERED, /* user space will acknowledge it */
-	LEG_ACKED,    /* answered on behalf of an idle or recycled leg */
-	CHALLENGED,   /* SYN on a live session */
+	LEG_ANSWERED,   /* user space will acknowledge it */
+	LEG_ACKED,      /* answered on behalf of an idle or recycled leg */
+	CHALLENGED,     /* SYN on a live session */
+	INSERTED_AGAIN, /* the surrogate lacked the header before the client's bytes */
 	RESET_SENT,
 	ICMP_TRANSLATED,
 	HANDSHAKE_ACK, /* final ACK of a handshake, nothing to do */

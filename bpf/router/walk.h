@@ -46,6 +46,14 @@ __noinline int walk_first(struct __sk_buff *skb, const struct packet *p, const s
 	return 0;
 }
 
+/* The state of a decided request of which no byte has been walked. */
+static __always_inline void walk_later(const struct decision *d, struct walk *k)
+{
+	__builtin_memset(k, 0, sizeof(*k));
+	k->framing = FRAMING_HEAD;
+	k->left = d->request;
+}
+
 /*
  * Walks a client's packet while its request needs it. The lock is not held: client_event checks that the walk still
  * applies.

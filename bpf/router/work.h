@@ -9,6 +9,7 @@
 #include "../wire/options.h"
 #include "../wire/verify.h"
 #include "../wire/write.h"
+#include "header.h"
 #include "maps.h"
 #include "rewrite.h"
 #include "scan.h"
@@ -45,6 +46,8 @@ struct work {
 	struct splice_command command;
 	struct left left;
 	struct joined joined;
+	struct introduction introduction;
+	struct payload payload;
 	__u32 action; /* TCX_* */
 	union {       /* used one after the other */
 		struct reading reading;

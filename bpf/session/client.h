@@ -127,6 +127,12 @@ static __always_inline void carry_on(struct splice *s, const struct input *in, _
 	}
 }
 
+/* Whether the client sends the segment again that the insertion goes in front of. */
+static __always_inline bool repeats_insertion(const struct splice *s, const struct packet *p, __u32 seq)
+{
+	return s->ins_len && p->len && seq == insertion_end(s) && before(seq, s->snd_nxt);
+}
+
 /*
  * A packet from a client. Returns enum client_next.
  *

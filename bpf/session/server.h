@@ -72,6 +72,22 @@ static __always_inline __u32 server_segment(struct splice *s, const struct input
 	return track_server_fin(s, p, in->now) ? SERVER_CLOSED : SERVER_SEND;
 }
 
+/* Whether the surrogate's packet says nothing but that it lacks bytes of the insertion. */
+static __always_inline bool lacks_insertion(const struct splice *s, const struct packet *p)
+{
+	return s->ins_len && !p->len && !(p->flags & (SYN | FIN | RST)) && before(p->ack, insertion_end(s));
+}
+
+/* Prepares the insertion for the surrogate, which has sent p: it lacks it. */
+static __always_inline void insert_again(struct splice *s, const struct packet *p, struct segment *reply)
+{
+	answer(reply, p, ACK | PSH, s->ins_at, s->rcv_acked);
+	reply->window = s->window_sent;
+	reply->with_ts = s->flags & SPLICE_TS && has_ts(p);
+	reply->tsval = s->ts_sent;
+	reply->tsecr = p->tsval;
+}
+
 /* A packet from the surrogate of a session. */
 static __always_inline __u32 on_session(struct splice *s, const struct input *in, struct translation *out,
 					struct segment *reply)

@@ -147,7 +147,7 @@ struct splice {
 	__u32 since;      /* ms: state entered */
 	__u32 opened;     /* ms: leg established */
 	__u32 challenged; /* ms: last challenge ACK to the client */
-	__u32 ins_at;     /* of bytes of our own before the client's: see insertion.h */
+	__u32 ins_at;     /* of bytes of our own before the client's: see below */
 	__u16 ins_len;    /* 0: none is open */
 	__u16 header;     /* enum header, of those bytes */
 	__u64 bytes_to_server;
@@ -193,4 +193,48 @@ static __always_inline bool read_on(__u8 framing)
 static __always_inline bool quiet(const struct splice *s)
 {
 	return s->request == FRAMING_QUIET && s->response == FRAMING_QUIET;
+}
+
+/*
+ * The insertion: bytes of the router's own before the client's first on the leg, docs/handoff.md. They have the numbers
+ * [ins_at, ins_at + ins_len), and are open until the surrogate has acknowledged them all; to_server_seq is right for
+ * what stands behind them.
+ */
+static __always_inline __u32 insertion_end(const struct splice *s)
+{
+	return s->ins_at + s->ins_len;
+}
+
+/* The leg's number of a client's byte. behind is that number if the byte stands behind the insertion. */
+static __always_inline __u32 client_start(const struct splice *s, __u32 behind)
+{
+	return s->ins_len && before(behind, insertion_end(s)) ? behind - s->ins_len : behind;
+}
+
+/*
+ * Whether len bytes from behind stand on both sides of the insertion. No client begins before the byte that it was asked
+ * for: those in front would take the place of the insertion's.
+ */
+static __always_inline bool straddles(const struct splice *s, __u32 behind, __u32 len)
+{
+	__u32 end = insertion_end(s);
+
+	return s->ins_len && before(behind, end) && before(end, behind + len);
+}
+
+/* What a number of the surrogate means to the client: nothing within the insertion is the client's. */
+static __always_inline __u32 heard(const struct splice *s, __u32 seq)
+{
+	__u32 end = insertion_end(s);
+
+	if (!s->ins_len || !before(seq, end))
+		return seq;
+	return before(seq, s->ins_at) ? seq + s->ins_len : end;
+}
+
+/* The surrogate has acknowledged all of it: translation is as without one. */
+static __always_inline void close_insertion(struct splice *s)
+{
+	if (s->ins_len && !before(s->snd_una, insertion_end(s)))
+		s->ins_len = 0;
 }

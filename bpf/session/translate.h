@@ -3,7 +3,6 @@
 #pragma once
 
 #include "../wire/packet.h"
-#include "insertion.h"
 #include "splice.h"
 
 /*
@@ -43,6 +42,15 @@ static __always_inline void fill_to_server(struct splice *s, const struct packet
 	s->window_sent = t->window;
 	t->insert = 0;
 	t->hop = s->to_server;
+}
+
+/* The surrogate's window as the client must see it: its right edge stays. In the surrogate's scale. */
+static __always_inline __u16 heard_window(const struct splice *s, const struct packet *p)
+{
+	__u32 shift = s->flags & SPLICE_SERVER_WSCALE ? s->server_shift : 0;
+	__u32 edge = p->ack + unscaled(p->window, shift);
+
+	return s->ins_len ? rescale(heard(s, edge) - heard(s, p->ack), 0, shift) : p->window;
 }
 
 static __always_inline void fill_to_client(struct splice *s, const struct packet *p, struct translation *t)

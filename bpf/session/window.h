@@ -6,7 +6,6 @@
 #pragma once
 
 #include "../wire/packet.h"
-#include "insertion.h"
 #include "splice.h"
 
 #define LEAST_SPAN \

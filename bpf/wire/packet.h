@@ -99,6 +99,14 @@ struct segment {
 	__u8 smac[6];
 };
 
+/* Bytes of a segment of our own, with zeros behind them. */
+#define PAYLOAD_BYTES 128
+
+struct payload {
+	__u32 len;
+	__u8 bytes[PAYLOAD_BYTES];
+};
+
 /* Prepares a reply to the sender of p. The caller sets the window. */
 static __always_inline void answer(struct segment *r, const struct packet *p, __u8 flags, __u32 seq, __u32 ack)
 {

@@ -112,41 +112,70 @@ static __always_inline bool write_options(__be32 *at, const void *end, const __b
 	return true;
 }
 
-/* Overwrites the packet, of the same address family, with the segment. False: no memory. */
-__noinline int write_segment(struct __sk_buff *skb, const struct segment *r)
+/* Puts the payload behind len bytes of headers. Returns the packet's length, 0: no memory. */
+static __always_inline __u32 append_payload(struct __sk_buff *skb, __u32 len, const struct payload *data, __u64 *sum)
 {
-	__u32 l4, options, len;
+	__u32 size = data->len;
+
+	hide(size);
+	if (size < 1 || size > PAYLOAD_BYTES || bpf_skb_change_tail(skb, len + size, 0) ||
+	    bpf_skb_store_bytes(skb, len, data->bytes, size, 0))
+		return 0;
+	*sum = (__u32)bpf_csum_diff(NULL, 0, (__be32 *)data->bytes, PAYLOAD_BYTES, 0);
+	return len + size;
+}
+
+/* See write_segment and write_payload. */
+static __always_inline bool write_with(struct __sk_buff *skb, const struct segment *r, const struct payload *payload)
+{
+	__u32 l4, options, len, whole;
 	struct tcphdr *th, tcp;
 	__be32 opt[5] = {};
 	void *data, *end;
 	struct ethhdr *eth;
-	__u64 pseudo, sum;
+	__u64 pseudo, sum, payload_sum = 0;
 	bool partial;
 
-	if (!r)
-		return false;
 	l4 = ETH_HLEN + (r->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
 	partial = partial_checksum(skb, l4);
 	options = segment_options(r, opt);
 	len = l4 + TCP_BYTES + options;
-	if ((skb->len != len && bpf_skb_change_tail(skb, len, 0)) || bpf_skb_pull_data(skb, len))
+	whole = len;
+	if (payload)
+		whole = append_payload(skb, len, payload, &payload_sum);
+	else if (skb->len != len && bpf_skb_change_tail(skb, len, 0))
+		whole = 0;
+	if (!whole || bpf_skb_pull_data(skb, len))
 		return false;
 	data = (void *)(long)skb->data;
 	end = (void *)(long)skb->data_end;
 	eth = data;
-	th = r->v6 ? write_ipv6((void *)(eth + 1), end, r, len - l4) : write_ipv4((void *)(eth + 1), end, r, len - l4);
+	th = r->v6 ? write_ipv6((void *)(eth + 1), end, r, whole - l4)
+		   : write_ipv4((void *)(eth + 1), end, r, whole - l4);
 	if (!th)
 		return false;
 	__builtin_memcpy(eth->h_dest, r->dmac, 6);
 	__builtin_memcpy(eth->h_source, r->smac, 6);
 	tcp = tcp_header(r, options);
-	pseudo = pseudo_header(r->src, r->dst, len - l4, r->v6);
+	pseudo = pseudo_header(r->src, r->dst, whole - l4, r->v6);
 	sum = pseudo + ((__u32 *)&tcp)[0] + ((__u32 *)&tcp)[1] + ((__u32 *)&tcp)[2] + ((__u32 *)&tcp)[3];
-	sum += (__u64)opt[0] + opt[1] + opt[2] + opt[3] + opt[4];
+	sum += (__u64)opt[0] + opt[1] + opt[2] + opt[3] + opt[4] + payload_sum;
 	tcp.check = partial ? fold(pseudo) : ~fold(sum);
 	*th = tcp;
 	if (!write_options((void *)(th + 1), end, opt, options))
 		return false;
 	bpf_set_hash_invalid(skb);
 	return true;
+}
+
+/* Overwrites the packet, of the same address family, with the segment. False: no memory. */
+__noinline int write_segment(struct __sk_buff *skb, const struct segment *r)
+{
+	return r ? write_with(skb, r, NULL) : false;
+}
+
+/* The same with bytes behind the headers. */
+__noinline int write_payload(struct __sk_buff *skb, const struct segment *r, const struct payload *data)
+{
+	return r && data ? write_with(skb, r, data) : false;
 }

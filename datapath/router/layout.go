@@ -24,7 +24,7 @@ func layoutOf(spec *ebpf.CollectionSpec) (datapath.Layout, error) {
 		Maps: slices.Collect(maps.Keys((&Router{}).named())),
 		Types: []string{
 			"ended", "leg_event", "splice_state", "splice_flag", "framing", "side", "client_state", "client_flag", "band", "policy", "mode", "vip_flag",
-			"reuse", "method", "event_kind", "leg_end",
+			"reuse", "header", "method", "event_kind", "leg_end",
 		},
 		Constants: []string{"LEG_CLASSES", "LEG_BANDS", "MAX_POOLS", "MAX_TABLES", "SOURCES"},
 	})

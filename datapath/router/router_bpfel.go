@@ -153,6 +153,14 @@ const (
 	routerFramingFRAMING_OPAQUE  routerFraming = 7
 )
 
+type routerHeader uint32
+
+const (
+	routerHeaderHEADER_NONE     routerHeader = 0
+	routerHeaderHEADER_PROXY_V1 routerHeader = 1
+	routerHeaderHEADER_PROXY_V2 routerHeader = 2
+)
+
 type routerHostKey struct {
 	_    structs.HostLayout
 	Vip  uint16
@@ -237,7 +245,7 @@ type routerPool struct {
 	Policy  uint16
 	Reuse   uint16
 	Members uint16
-	Pad     uint16
+	Header  uint16
 	Member  [64]uint16
 }
 
@@ -339,6 +347,9 @@ type routerSplice struct {
 	Since          uint32
 	Opened         uint32
 	Challenged     uint32
+	InsAt          uint32
+	InsLen         uint16
+	Header         uint16
 	_              [4]byte
 	BytesToServer  uint64
 	BytesToClient  uint64
@@ -455,33 +466,34 @@ const (
 	routerVerdictLEG_ANSWERED       routerVerdict = 13
 	routerVerdictLEG_ACKED          routerVerdict = 14
 	routerVerdictCHALLENGED         routerVerdict = 15
-	routerVerdictRESET_SENT         routerVerdict = 16
-	routerVerdictICMP_TRANSLATED    routerVerdict = 17
-	routerVerdictHANDSHAKE_ACK      routerVerdict = 18
-	routerVerdictCONSUMED           routerVerdict = 19
-	routerVerdictDROP_FRAGMENT      routerVerdict = 20
-	routerVerdictDROP_IP_OPTIONS    routerVerdict = 21
-	routerVerdictDROP_IPV6EXTENSION routerVerdict = 22
-	routerVerdictDROP_TRUNCATED     routerVerdict = 23
-	routerVerdictDROP_BAD_FLAGS     routerVerdict = 24
-	routerVerdictDROP_BAD_OPTIONS   routerVerdict = 25
-	routerVerdictDROP_BAD_CHECKSUM  routerVerdict = 26
-	routerVerdictDROP_TTL           routerVerdict = 27
-	routerVerdictDROP_STALE         routerVerdict = 28
-	routerVerdictDROP_OLD_BYTES     routerVerdict = 29
-	routerVerdictDROP_EARLY         routerVerdict = 30
-	routerVerdictDROP_GAP           routerVerdict = 31
-	routerVerdictDROP_NO_TAP        routerVerdict = 32
-	routerVerdictDROP_PENDING_FULL  routerVerdict = 33
-	routerVerdictDROP_FLOWS_FULL    routerVerdict = 34
-	routerVerdictDROP_CLOSED        routerVerdict = 35
-	routerVerdictDROP_NOMEM         routerVerdict = 36
-	routerVerdictDROP_RACE          routerVerdict = 37
-	routerVerdictDROP_MALFORMED     routerVerdict = 38
-	routerVerdictDROP_WINDOW        routerVerdict = 39
-	routerVerdictDROP_INTERFACE     routerVerdict = 40
-	routerVerdictDROP_SOURCE_FULL   routerVerdict = 41
-	routerVerdictVERDICTS           routerVerdict = 42
+	routerVerdictINSERTED_AGAIN     routerVerdict = 16
+	routerVerdictRESET_SENT         routerVerdict = 17
+	routerVerdictICMP_TRANSLATED    routerVerdict = 18
+	routerVerdictHANDSHAKE_ACK      routerVerdict = 19
+	routerVerdictCONSUMED           routerVerdict = 20
+	routerVerdictDROP_FRAGMENT      routerVerdict = 21
+	routerVerdictDROP_IP_OPTIONS    routerVerdict = 22
+	routerVerdictDROP_IPV6EXTENSION routerVerdict = 23
+	routerVerdictDROP_TRUNCATED     routerVerdict = 24
+	routerVerdictDROP_BAD_FLAGS     routerVerdict = 25
+	routerVerdictDROP_BAD_OPTIONS   routerVerdict = 26
+	routerVerdictDROP_BAD_CHECKSUM  routerVerdict = 27
+	routerVerdictDROP_TTL           routerVerdict = 28
+	routerVerdictDROP_STALE         routerVerdict = 29
+	routerVerdictDROP_OLD_BYTES     routerVerdict = 30
+	routerVerdictDROP_EARLY         routerVerdict = 31
+	routerVerdictDROP_GAP           routerVerdict = 32
+	routerVerdictDROP_NO_TAP        routerVerdict = 33
+	routerVerdictDROP_PENDING_FULL  routerVerdict = 34
+	routerVerdictDROP_FLOWS_FULL    routerVerdict = 35
+	routerVerdictDROP_CLOSED        routerVerdict = 36
+	routerVerdictDROP_NOMEM         routerVerdict = 37
+	routerVerdictDROP_RACE          routerVerdict = 38
+	routerVerdictDROP_MALFORMED     routerVerdict = 39
+	routerVerdictDROP_WINDOW        routerVerdict = 40
+	routerVerdictDROP_INTERFACE     routerVerdict = 41
+	routerVerdictDROP_SOURCE_FULL   routerVerdict = 42
+	routerVerdictVERDICTS           routerVerdict = 43
 )
 
 type routerVip struct {
@@ -557,6 +569,7 @@ const (
 	routerVarEndedType         = "ended_type"
 	routerVarEventKindType     = "event_kind_type"
 	routerVarFramingType       = "framing_type"
+	routerVarHeaderType        = "header_type"
 	routerVarLegEndType        = "leg_end_type"
 	routerVarLegEventType      = "leg_event_type"
 	routerVarMethodType        = "method_type"
@@ -661,6 +674,7 @@ type routerVariableSpecs struct {
 	EndedType         *ebpf.VariableSpec `ebpf:"ended_type"`
 	EventKindType     *ebpf.VariableSpec `ebpf:"event_kind_type"`
 	FramingType       *ebpf.VariableSpec `ebpf:"framing_type"`
+	HeaderType        *ebpf.VariableSpec `ebpf:"header_type"`
 	LegEndType        *ebpf.VariableSpec `ebpf:"leg_end_type"`
 	LegEventType      *ebpf.VariableSpec `ebpf:"leg_event_type"`
 	MethodType        *ebpf.VariableSpec `ebpf:"method_type"`
@@ -763,6 +777,7 @@ type routerVariables struct {
 	EndedType         *ebpf.Variable `ebpf:"ended_type"`
 	EventKindType     *ebpf.Variable `ebpf:"event_kind_type"`
 	FramingType       *ebpf.Variable `ebpf:"framing_type"`
+	HeaderType        *ebpf.Variable `ebpf:"header_type"`
 	LegEndType        *ebpf.Variable `ebpf:"leg_end_type"`
 	LegEventType      *ebpf.Variable `ebpf:"leg_event_type"`
 	MethodType        *ebpf.Variable `ebpf:"method_type"`

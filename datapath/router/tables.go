@@ -147,7 +147,7 @@ func (r *Router) UpdateTables(t Tables) error {
 		}
 	}
 	for id, p := range t.Pools {
-		if h := had.Pools[id]; p.Policy == h.Policy && p.Reuse == h.Reuse && slices.Equal(p.Members, h.Members) && slices.Equal(p.Table, h.Table) {
+		if h := had.Pools[id]; p.Policy == h.Policy && p.Reuse == h.Reuse && p.Header == h.Header && slices.Equal(p.Members, h.Members) && slices.Equal(p.Table, h.Table) {
 			continue
 		}
 		if err := r.writePool(r.tables.generation, id, p); err != nil {
@@ -299,9 +299,20 @@ const (
 type Pool struct {
 	Policy  Policy
 	Reuse   Reuse
+	Header  Header
 	Members []uint16 // for Least
 	Table   []uint16 // for the others
 }
+
+// Header is what goes to a surrogate before a client's first byte.
+type Header uint16
+
+// The headers: of the PROXY protocol, in its versions.
+const (
+	NoHeader = Header(routerHeaderHEADER_NONE)
+	ProxyV1  = Header(routerHeaderHEADER_PROXY_V1)
+	ProxyV2  = Header(routerHeaderHEADER_PROXY_V2)
+)
 
 // SetPool replaces a pool.
 func (r *Router) SetPool(id uint16, p Pool) error {
@@ -319,7 +330,7 @@ func (r *Router) writePool(generation uint32, id uint16, p Pool) error {
 	if err := r.maps.Pools.Lookup(poolPlace(r.tables.generation, id), &k); err != nil {
 		return fmt.Errorf("set pool %d: %w", id, err)
 	}
-	k.Policy, k.Reuse = uint16(p.Policy), uint16(p.Reuse)
+	k.Policy, k.Reuse, k.Header = uint16(p.Policy), uint16(p.Reuse), uint16(p.Header)
 	if len(p.Members) > PoolMembers && p.Policy == Least {
 		k.Policy = uint16(Upcall)
 	}

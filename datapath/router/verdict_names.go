@@ -19,6 +19,7 @@ var verdictNames = [...]string{
 	routerVerdictLEG_ANSWERED:       "leg_answered",
 	routerVerdictLEG_ACKED:          "leg_acked",
 	routerVerdictCHALLENGED:         "challenged",
+	routerVerdictINSERTED_AGAIN:     "inserted_again",
 	routerVerdictRESET_SENT:         "reset_sent",
 	routerVerdictICMP_TRANSLATED:    "icmp_translated",
 	routerVerdictHANDSHAKE_ACK:      "handshake_ack",

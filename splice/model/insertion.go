@@ -1,6 +1,6 @@
 package model
 
-// A unit of the router's own before the client's first on a leg: bpf/session/insertion.h.
+// A unit of the router's own before the client's first on a leg: bpf/session/splice.h.
 
 // start is client_start.
 func (r router) start(l *Leg, behind uint32) uint32 {

@@ -102,6 +102,12 @@ func (s *state) tables(mtu int, facts func(id uint16) legs.Facts, local func(sur
 		case config.ReuseNever:
 			k.Reuse = kernel.ReuseNever
 		}
+		switch p.cfg.ClientAddress {
+		case config.ProxyV1:
+			k.Header = kernel.ProxyV1
+		case config.ProxyV2:
+			k.Header = kernel.ProxyV2
+		}
 		t.Pools[p.id] = k
 	}
 	return t

@@ -58,6 +58,15 @@ const (
 	ReuseNever  Reuse = "never"  // a leg is closed with its client
 )
 
+// ClientAddress is how a surrogate learns a client's address.
+type ClientAddress string
+
+// The ways: a header of the PROXY protocol before a connection's first byte. Empty: not at all.
+const (
+	ProxyV1 ClientAddress = "proxy-v1"
+	ProxyV2 ClientAddress = "proxy-v2"
+)
+
 // Pipelining says how to handle a request sent before the previous response is complete.
 type Pipelining string
 
@@ -142,16 +151,18 @@ type HeaderMatch struct {
 
 // Pool is a set of surrogates that can answer the same requests.
 type Pool struct {
-	Name       string
-	Policy     Policy
-	HashQuery  []string // policy hash: query parameters to hash instead of the path
-	Nearest    []Zone   // policy nearest: longest prefixes first, so that the first match wins
-	Legs       Legs
-	Reuse      Reuse
-	Encrypted  bool    // of VIPs with an encrypted protocol
-	Health     *Health // nil: no active checks
-	Surrogates []Surrogate
-	Line       int // in the file
+	Name      string
+	Policy    Policy
+	HashQuery []string // policy hash: query parameters to hash instead of the path
+	Nearest   []Zone   // policy nearest: longest prefixes first, so that the first match wins
+	Legs      Legs
+	Reuse     Reuse
+	Encrypted bool // of VIPs with an encrypted protocol
+	// ClientAddress needs legs that serve one client.
+	ClientAddress ClientAddress
+	Health        *Health // nil: no active checks
+	Surrogates    []Surrogate
+	Line          int // in the file
 }
 
 // Zone lists the surrogates nearest to a client prefix, best first.

@@ -75,6 +75,9 @@ func (d *decoder) pool(path, name string, n *node) Pool {
 		{Name: "reuse", Decode: func(path string, n *node) {
 			p.Reuse = Reuse(d.Choice(path, n, "is not a kind of reuse", string(ReuseAlways), string(ReuseSafe), string(ReuseNever)))
 		}},
+		{Name: "client_address", Decode: func(path string, n *node) {
+			p.ClientAddress = ClientAddress(d.Choice(path, n, "is not a way to tell the client's address", string(ProxyV1), string(ProxyV2)))
+		}},
 		{Name: "health", Decode: func(path string, n *node) { p.Health = d.health(path, n) }},
 		{Name: "surrogates", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxSurrogates)
@@ -89,6 +92,12 @@ func (d *decoder) pool(path, name string, n *node) Pool {
 		d.Wrong(n, document.Join(path, "nearest"), "is for policy nearest alone", "policy: nearest")
 	case p.Nearest == nil && p.Policy == Nearest:
 		d.Wrong(n, document.Join(path, "nearest"), "is missing", "policy nearest needs its list of {prefix, surrogates}")
+	}
+	if p.ClientAddress != "" {
+		if at := document.Join(path, "reuse"); d.Given(at) && p.Reuse != ReuseNever {
+			d.WrongAt(d.Place(at), at, fmt.Sprintf("%s shares connections, and client_address is told once for each", p.Reuse), "never, or no reuse")
+		}
+		p.Reuse = ReuseNever
 	}
 	d.zones(path, n, &p)
 	return p

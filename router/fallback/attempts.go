@@ -99,9 +99,10 @@ type attempt struct {
 // requests had credentials that may apply to the connection, as other clients' requests there would be taken for this one's.
 func (s *Server) transportFor(g *guard, req *http.Request, d Decision) *http.Transport {
 	if g.private.Load() == nil && (d.Own || binds(req.Header)) {
-		g.private.Store(newTransport(s.dial, s.timeouts, false))
+		g.private.Store(newTransport(s.dialFor(g), s.timeouts, false))
 	}
 	if own := g.private.Load(); own != nil {
+		g.headers.Store(d.Address.String(), d.Header)
 		return own
 	}
 	return s.transport

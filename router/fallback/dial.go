@@ -8,16 +8,13 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"baton/router/proxyheader"
 )
 
 // newTransport makes a transport with idle connections to each surrogate's address, for all clients or for one. It uses no proxy,
 // adds no header and changes no body.
 func newTransport(dial func(ctx context.Context, network, address string) (net.Conn, error), t Timeouts, shared bool) *http.Transport {
-	if dial == nil {
-		d := &net.Dialer{}
-		d.SetMultipathTCP(false) // which refuses TCP_REPAIR and TCP_ULP
-		dial = d.DialContext
-	}
 	return &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, t.Dial)
@@ -36,6 +33,31 @@ func newTransport(dial func(ctx context.Context, network, address string) (net.C
 		MaxResponseHeaderBytes: 256 << 10,
 		ReadBufferSize:         16 << 10,
 		WriteBufferSize:        16 << 10,
+	}
+}
+
+type dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+// plainDial is without MPTCP, which refuses TCP_REPAIR and TCP_ULP.
+func plainDial() dial {
+	d := &net.Dialer{}
+	d.SetMultipathTCP(false)
+	return d.DialContext
+}
+
+// dialFor connects on behalf of one client, and introduces it to surrogates that expect that.
+func (s *Server) dialFor(g *guard) dial {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := s.dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		if header, ok := g.headers.Load(address); ok {
+			if err := header.(proxyheader.Version).Write(c, g.client, s.vip); err != nil {
+				return nil, errors.Join(err, c.Close())
+			}
+		}
+		return c, nil
 	}
 }
 

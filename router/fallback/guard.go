@@ -69,6 +69,7 @@ type guard struct {
 	served    int64        // owned by the handler
 
 	private atomic.Pointer[http.Transport] // this client's own, see Server.transportFor
+	headers sync.Map                       // by address of a surrogate: what goes first on this client's connections to it
 
 	progress atomic.Int64 // ns since the epoch, last byte in either direction
 	writeArm atomic.Int64 // ns since the epoch, when the write deadline was set

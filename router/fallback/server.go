@@ -14,16 +14,18 @@ import (
 
 	"baton/router/config"
 	"baton/router/head"
+	"baton/router/proxyheader"
 )
 
 // Decision is the surrogate for a request, or the router's own response.
 type Decision struct {
 	Surrogate string
 	Address   netip.AddrPort
-	Public    string // scheme://host[:port] for redirects; "" for http://Address
-	Own       bool   // use connections to surrogates that are not shared with other clients
-	Status    int    // if not 0, the router answers, for example 404 or 503
-	Reason    string // for the client
+	Public    string              // scheme://host[:port] for redirects; "" for http://Address
+	Own       bool                // use connections to surrogates that are not shared with other clients
+	Header    proxyheader.Version // on such a connection, before the client's first byte
+	Status    int                 // if not 0, the router answers, for example 404 or 503
+	Reason    string              // for the client
 }
 
 // Decide chooses the surrogate for a request. It must not touch the request's body or return a surrogate of exclude (each has
@@ -127,7 +129,10 @@ func New(o Options) (*Server, error) {
 	}
 	s.log = s.log.With("vip", o.VIP.String())
 	s.dial = o.Dial
-	s.transport = newTransport(o.Dial, s.timeouts, true)
+	if s.dial == nil {
+		s.dial = plainDial()
+	}
+	s.transport = newTransport(s.dial, s.timeouts, true)
 	stdlog := slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
 	s.proxy = s.newProxy(stdlog)
 	s.http = &http.Server{

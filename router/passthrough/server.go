@@ -18,14 +18,16 @@ import (
 	"time"
 
 	"baton/packet/hello"
+	"baton/router/proxyheader"
 )
 
 // Decision is the surrogate for a session, or the alert that refuses it.
 type Decision struct {
 	Surrogate string
 	Address   netip.AddrPort
-	Alert     hello.Alert // if not 0
-	Reason    string      // of the alert, for counters: a word
+	Header    proxyheader.Version // before the client's first byte
+	Alert     hello.Alert         // if not 0
+	Reason    string              // of the alert, for counters: a word
 }
 
 // Options make a Server. VIP, Decide and Dial are required.

@@ -53,6 +53,11 @@ func (s *slow) one(t *testing.T, n *network) error {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
+	return s.from(c)
+}
+
+// from downloads over a connection.
+func (s *slow) from(c io.ReadWriter) error {
 	if _, err := io.WriteString(c, "GET /1m HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
 		return err
 	}

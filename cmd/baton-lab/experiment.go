@@ -20,6 +20,7 @@ import (
 	"baton/experiments/endhost"
 	"baton/experiments/forwarder"
 	"baton/experiments/handoff"
+	"baton/experiments/https"
 	"baton/experiments/longpath"
 	"baton/experiments/relay"
 	"baton/experiments/relaycost"
@@ -32,6 +33,7 @@ import (
 func allExperiments() []experiments.Runnable {
 	return []experiments.Runnable{
 		handoff.Experiment(),
+		https.Experiment(),
 		longpath.Experiment(),
 		scale.Experiment(),
 		scale.Proxies(),

@@ -115,6 +115,9 @@ func (d *demo) run(ctx context.Context, l *lab.Lab) (err error) {
 	if d.sums, err = originSums(ctx, d.t.site, d.o.requests()); err != nil {
 		return err
 	}
+	if err := d.secure(ctx); err != nil {
+		return err
+	}
 	before, err := d.counters(ctx)
 	if err != nil {
 		return err
@@ -216,6 +219,8 @@ func (d *demo) commands() []Command {
 	return []Command{
 		{curl("-D - -o /dev/null ", "/video/1m"), "s1 and s2 answer by turns: see X-Surrogate"},
 		{curl("-D - -o /dev/null ", "/128"), "s3 answers"},
+		{fmt.Sprintf("%scurl -s --cacert %s --resolve shop.example.net:443:%s -D - -o /dev/null https://shop.example.net/1m", client, d.t.authority.File, handoffVIP),
+			"s3 answers, by TLS; its log has the client: " + d.t.secureLog(3)},
 		{curl("--limit-rate 1m -o /dev/null ", "/1g") + " &", "a long session, for the next two"},
 		{baton("router sessions"), "the live sessions"},
 		{baton("router backend drain s1"), "s1 gets nothing new; undrain takes it back"},

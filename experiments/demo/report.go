@@ -17,6 +17,7 @@ type Report struct {
 	Config     string     `json:"config"` // router.yaml
 	Rows       []Row      `json:"rows"`
 	Connection Connection `json:"connection"`
+	Secure     []Secure   `json:"secure"`
 	Kernel     Kernel     `json:"kernel"`
 	Checks     []Check    `json:"checks"`
 	done       bool
@@ -119,6 +120,8 @@ func (r *Report) Text(out io.Writer) {
 	for i, s := range r.Connection.Surrogates {
 		p("%s from %s%s", r.Connection.Paths[i], s, map[bool]string{true: "\n", false: ", "}[i == len(r.Connection.Surrogates)-1])
 	}
+	p("\nHTTPS to the same address, routed by the name in the client's hello; certificates are the surrogates'\n\n")
+	r.secure(out)
 	p("\nThe same requests by other ways; × direct; processor time of the router's process\n\n")
 	r.ways(out)
 	k := r.Kernel
@@ -145,6 +148,15 @@ func (r *Report) handoffs(out io.Writer) {
 		}
 		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t\n", row.URL, strings.Join(c.Surrogates, " "), row.Decides,
 			timeText(c.Connect), timeText(c.FirstByte), timeText(c.Total), c.Bytes, c.Translated, same)
+	}
+	w.Flush()
+}
+
+func (r *Report) secure(out io.Writer) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  URL\tSURROGATE\tHTTP\tEND OF HANDSHAKE\tTOTAL\tCLIENT IN NGINX'S LOG\t")
+	for _, s := range r.Secure {
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t\n", s.URL, s.Surrogate, s.Version, timeText(s.Handshake), timeText(s.Total), s.Client)
 	}
 	w.Flush()
 }

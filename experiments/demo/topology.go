@@ -20,6 +20,11 @@ const (
 	haproxyVIP  = "10.9.9.11"
 )
 
+const clientAddress = "10.1.0.2"
+
+// secureSites are served by TLS, each by the surrogate of its number alone, with a certificate of its own.
+var secureSites = map[string]int{"shop.example.net": 3, "blog.example.net": 1}
+
 // A surrogate's pool, by its number from 1.
 var poolOf = []string{"", "video", "video", "default"}
 
@@ -32,6 +37,7 @@ type topology struct {
 	surrogates []*lab.Host
 	servers    []*peers.Server
 	site       string // folder of the files
+	authority  *peers.Authority
 }
 
 func build(l *lab.Lab) (*topology, error) {
@@ -39,7 +45,7 @@ func build(l *lab.Lab) (*topology, error) {
 	l.Need("nginx", "haproxy", "curl")
 	t := &topology{lab: l, client: l.Host("client"), router: l.Host("router")}
 	t.router.Forward()
-	t.clientSide = l.Link(lab.End{Host: t.client, Addrs: []string{"10.1.0.2/24"}},
+	t.clientSide = l.Link(lab.End{Host: t.client, Addrs: []string{clientAddress + "/24"}},
 		lab.End{Host: t.router, Addrs: []string{"10.1.0.1/24"}}, lab.LinkOptions{}).B
 	t.client.Route("default", "10.1.0.1")
 	t.router.Interface("lo").Address(haproxyVIP + "/32")
@@ -50,15 +56,33 @@ func build(l *lab.Lab) (*topology, error) {
 			return nil, fmt.Errorf("write the site: %w", err)
 		}
 	}
+	t.authority = peers.NewAuthority(l)
 	for n := 1; n < len(poolOf); n++ {
 		h := l.Host(fmt.Sprintf("s%d", n))
 		l.Link(lab.End{Host: h, Addrs: []string{address(n) + "/24"}},
 			lab.End{Host: t.router, Addrs: []string{fmt.Sprintf("10.2.%d.1/24", n)}}, lab.LinkOptions{})
 		h.Route("default", fmt.Sprintf("10.2.%d.1", n))
 		t.surrogates = append(t.surrogates, h)
-		t.servers = append(t.servers, peers.Nginx(h, peers.NginxOptions{NoAccessLog: true}))
+		t.servers = append(t.servers, peers.Nginx(h, peers.NginxOptions{NoAccessLog: true, Server: t.secure(n)}))
 	}
 	return t, nil
+}
+
+// secure is nginx's configuration of the site that a surrogate serves by TLS. It expects the client's address from the router.
+func (t *topology) secure(surrogate int) string {
+	for name, n := range secureSites {
+		if n == surrogate {
+			certificate, key := t.authority.Sign(name)
+			return fmt.Sprintf("listen 443 ssl http2 proxy_protocol;\nssl_certificate %s;\nssl_certificate_key %s;\n"+
+				"set_real_ip_from 10.2.0.0/16;\nreal_ip_header proxy_protocol;\naccess_log %s combined if=$ssl_protocol;", certificate, key, t.secureLog(surrogate))
+		}
+	}
+	return ""
+}
+
+// secureLog is the access log of the site that a surrogate serves by TLS.
+func (t *topology) secureLog(surrogate int) string {
+	return filepath.Join(t.lab.Dir(), fmt.Sprintf("s%d-https.log", surrogate))
 }
 
 func address(surrogate int) string { return fmt.Sprintf("10.2.%d.2", surrogate) }
@@ -89,6 +113,12 @@ vips:
       - match: {host: %[5]s, path_prefix: /clips/, path_regex: '\.mp4$'}
         pool: video
       - pool: default
+  - address: "%[3]s:443"
+    protocol: tls
+    interfaces: [%[4]s]
+    routes:
+      - {match: {sni: shop.example.net}, pool: shop}
+      - {match: {sni: blog.example.net}, pool: blog}
   - address: "%[6]s:80"
     mode: redirect
     routes: *routes
@@ -99,7 +129,14 @@ pools:
 %[7]s  default:
     health: {path: /healthz}
     surrogates:
-%[8]s`, t.lab.Dir(), t.lab.BPFFS(), handoffVIP, t.clientSide.Name, site, redirectVIP, surrogates("video"), surrogates("default"))
+%[8]s  shop:
+    client_address: proxy-v2
+    surrogates: [{name: s3-tls, address: "%[9]s:443"}]
+  blog:
+    client_address: proxy-v2
+    surrogates: [{name: s1-tls, address: "%[10]s:443"}]
+`, t.lab.Dir(), t.lab.BPFFS(), handoffVIP, t.clientSide.Name, site, redirectVIP, surrogates("video"), surrogates("default"),
+		address(secureSites["shop.example.net"]), address(secureSites["blog.example.net"]))
 }
 
 func surrogates(pool string) string {
@@ -146,11 +183,11 @@ frontend vip
 
 // drawing is the topology for people.
 func (t *topology) drawing() string {
-	return fmt.Sprintf(`client 10.1.0.2 ──── router ─┬── s1 %s  pool video
+	return fmt.Sprintf(`client %s ──── router ─┬── s1 %s  pool video
                            ├── s2 %s  pool video
                            └── s3 %s  pool default
-             on the router: %s baton, handoff
+             on the router: %s baton, handoff; port 443 by name
                             %s baton, redirect
                             %s haproxy
-`, address(1), address(2), address(3), handoffVIP, redirectVIP, haproxyVIP)
+`, clientAddress, address(1), address(2), address(3), handoffVIP, redirectVIP, haproxyVIP)
 }

@@ -20,7 +20,7 @@ import (
 // Topology is that of the experiment handoff, whose surrogates serve TLS as well, each for a name of its own.
 type Topology struct {
 	*handoff.Topology
-	authority *authority
+	authority *peers.Authority
 
 	target func(name int) netip.AddrPort // where clients of the current contender connect to
 }
@@ -70,15 +70,9 @@ func Experiment() experiments.Experiment[*Topology] {
 
 func build(_ context.Context, s *experiments.Setup) (*Topology, error) {
 	t := &Topology{Topology: handoff.Build(s, handoff.Layout{IPv6: s.Options.IPv6})}
-	var err error
-	if t.authority, err = newAuthority(); err != nil {
-		return nil, err
-	}
+	t.authority = peers.NewAuthority(s.Lab)
 	for i, h := range t.Surrogates {
-		certificate, key, err := t.authority.sign(s.Lab.Dir(), t.names()[i])
-		if err != nil {
-			return nil, err
-		}
+		certificate, key := t.authority.Sign(t.names()[i])
 		p := peers.Nginx(h, peers.NginxOptions{Name: h.Name() + "-tls", Port: 81, Connections: 8000, NoAccessLog: true, Server: fmt.Sprintf(
 			"listen 443 ssl;\nlisten [::]:443 ssl;\nssl_protocols TLSv1.3;\nssl_certificate %s;\nssl_certificate_key %s;", certificate, key)})
 		s.Serves(p.Process, p.Version)

@@ -38,7 +38,7 @@ func (t *Topology) session(ctx context.Context, name int, path string) (time.Dur
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(time.Minute)) // fails only on a closed connection
-	secured := tls.Client(c, &tls.Config{ServerName: t.names()[name], RootCAs: t.authority.pool, NextProtos: []string{"http/1.1"}})
+	secured := tls.Client(c, &tls.Config{ServerName: t.names()[name], RootCAs: t.authority.Pool, NextProtos: []string{"http/1.1"}})
 	if err := secured.HandshakeContext(ctx); err != nil {
 		return 0, fmt.Errorf("handshake: %w", err)
 	}

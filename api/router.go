@@ -55,6 +55,9 @@ type RouterStatus struct {
 	Packets map[string]uint64 `json:"packets"` // by verdict
 
 	AccessLogs []RouterAccessLog `json:"access_logs,omitempty"`
+
+	Overlaps []RouterOverlap `json:"overlaps,omitempty"`
+	Warnings []string        `json:"warnings,omitempty"` // about certificates, one line each: "file:line:column: key.path: what"
 }
 
 // RouterAccessLog is one output of the access log, in records.
@@ -111,6 +114,25 @@ type RouterSurrogate struct {
 	Failed      uint64 `json:"failed"`     // handoffs that ended before the first response byte
 	BytesTo     uint64 `json:"bytes_to"`   // TCP payload of ended sessions, to the surrogate
 	BytesFrom   uint64 `json:"bytes_from"` // and from it
+
+	Certificates []RouterCertificate `json:"certificates,omitempty"` // of an encrypted pool with checks
+}
+
+// RouterCertificate is what a surrogate has shown in a TLS handshake.
+type RouterCertificate struct {
+	Server   string    `json:"server,omitempty"`   // the name asked for
+	Names    []string  `json:"names,omitempty"`    // that it covers
+	Expires  time.Time `json:"expires,omitzero"`   // zero: the handshake was refused
+	Protocol string    `json:"protocol,omitempty"` // chosen by ALPN: h2 or http/1.1
+	Warnings []string  `json:"warnings,omitempty"`
+}
+
+// RouterOverlap says that browsers may send requests for one of two pools over a connection to the other, as a certificate covers both.
+type RouterOverlap struct {
+	VIP   netip.AddrPort `json:"vip"`
+	Pool  string         `json:"pool"`
+	Other string         `json:"other"`
+	Names []string       `json:"names"` // of the certificates
 }
 
 // RouterDrainRequest drains a surrogate, or undoes that.

@@ -98,6 +98,7 @@ func (r *Router) Status() (api.RouterStatus, error) {
 		st.Pools = append(st.Pools, pool)
 	}
 	st.AccessLogs = r.accessLogs()
+	r.certificateStatus(&st)
 	return st, nil
 }
 

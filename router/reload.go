@@ -90,6 +90,7 @@ func (r *Router) enforce(s *state, mtu int) error {
 	r.applyHealth(s)
 	r.state.Store(s)
 	r.mtu = mtu
+	r.lookAgain()
 	return r.open(s)
 }
 
@@ -140,11 +141,12 @@ func differences(old, next *config.Config) []string {
 				sg.Line = 0
 				surrogates[sg.Name] = fmt.Sprint(sg, p.Name)
 			}
-			p.Line, p.Surrogates = 0, nil
-			pools[p.Name] = fmt.Sprint(p)
+			health := ""
 			if p.Health != nil {
-				pools[p.Name] += fmt.Sprint(*p.Health)
+				health = fmt.Sprint(*p.Health)
 			}
+			p.Line, p.Surrogates, p.Health = 0, nil, nil
+			pools[p.Name] = fmt.Sprint(p) + health
 		}
 		return pools, surrogates
 	}

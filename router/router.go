@@ -18,6 +18,7 @@ import (
 	"baton/datapath"
 	kernel "baton/datapath/router"
 	"baton/router/accesslog"
+	"baton/router/certs"
 	"baton/router/config"
 	"baton/router/fallback"
 	"baton/router/health"
@@ -59,6 +60,9 @@ type Router struct {
 	reloads, reloadsFailed atomic.Uint64
 	changed                chan struct{}
 
+	shown        chan struct{} // surrogates have shown other certificates, or the configuration is another one
+	certificates atomic.Pointer[certs.Report]
+
 	mu      sync.Mutex
 	servers map[netip.AddrPort]*vipServer
 	group   *errgroup.Group
@@ -72,7 +76,7 @@ func New(o Options) (_ *Router, err error) {
 	r := &Router{
 		o: o, log: o.Log, started: time.Now(),
 		servers: make(map[netip.AddrPort]*vipServer),
-		changed: make(chan struct{}, 1),
+		changed: make(chan struct{}, 1), shown: make(chan struct{}, 1),
 		metrics: metrics.New(),
 	}
 	defer func() {
@@ -127,7 +131,7 @@ func New(o Options) (_ *Router, err error) {
 		return nil, err
 	}
 	r.health, err = health.New(health.Options{
-		Targets: targets(cfg), OnChange: r.healthChanged, OnCheck: r.metrics.Checked, Log: o.Log,
+		Targets: targets(cfg), OnChange: r.healthChanged, OnCheck: r.metrics.Checked, OnSeen: r.lookAgain, Log: o.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -165,9 +169,13 @@ func queueSize(cfg *config.Config) int {
 func targets(cfg *config.Config) []health.Target {
 	var out []health.Target
 	for i := range cfg.Pools {
+		var names []certs.Ask
+		if cfg.Pools[i].Encrypted {
+			names = certs.Names(cfg, &cfg.Pools[i])
+		}
 		for _, s := range cfg.Pools[i].Surrogates {
 			out = append(out, health.Target{
-				Name: s.Name, Address: s.Address, Check: cfg.Pools[i].Health, Pool: cfg.Pools[i].Name, Reserve: s.Weight == 0,
+				Name: s.Name, Address: s.Address, Check: cfg.Pools[i].Health, Pool: cfg.Pools[i].Name, Reserve: s.Weight == 0, Names: names,
 			})
 		}
 	}
@@ -240,6 +248,7 @@ func (r *Router) start(ctx context.Context) error {
 	}
 	r.group.Go(func() error { return r.sweep(ctx) })
 	r.group.Go(func() error { return r.follow(ctx) })
+	r.group.Go(func() error { return r.watchCertificates(ctx) })
 	listeners, err := daemon.Listen(s.cfg.Listen.Control, s.cfg.Listen.Metrics)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.cfg.File, err)

@@ -36,6 +36,8 @@ type part struct {
 	check func(file string) (checked, error)
 	// fits adds how a valid configuration fits this host. It is only for check, as a daemon waits for interfaces and the like. It may be nil.
 	fits func(file string, have *checked) error
+	// connects adds warnings of what the configured servers answer, for check --connect. It may be nil: then there is no such flag.
+	connects func(ctx context.Context, file string, have *checked) error
 	// run is the daemon, until the context ends.
 	run func(ctx context.Context, d daemon) error
 	// status asks a running daemon.

@@ -15,6 +15,7 @@ import (
 	"baton/cmd/cli"
 	kernel "baton/datapath/router"
 	"baton/router"
+	"baton/router/certs"
 	"baton/router/config"
 )
 
@@ -37,7 +38,7 @@ without sessions, it removes its kernel state. SIGHUP reloads the configuration,
 			}
 			return cfg.Listen.Control, nil
 		},
-		check: checkRouter, fits: fitRouter, run: runRouter, status: routerStatus, cleanup: cleanRouter,
+		check: checkRouter, fits: fitRouter, connects: connectRouter, run: runRouter, status: routerStatus, cleanup: cleanRouter,
 		more: []func(*part, cli.Env) *cobra.Command{routerSessionsCommand, routerExplainCommand, routerBackendCommand},
 	}
 }
@@ -74,6 +75,17 @@ func fitRouter(file string, have *checked) error {
 		have.Warnings = append(have.Warnings, strings.Split(err.Error(), "\n")...)
 	}
 	return nil
+}
+
+// connectRouter makes TLS handshakes with the surrogates of encrypted pools.
+func connectRouter(ctx context.Context, file string, have *checked) error {
+	cfg, err := config.Load(file)
+	if err != nil {
+		return cli.UsageError{Err: err}
+	}
+	warnings, err := certs.Connect(ctx, cfg)
+	have.Warnings = append(have.Warnings, warnings...)
+	return err
 }
 
 func runRouter(ctx context.Context, d daemon) error {
@@ -148,7 +160,13 @@ func printRouter(out io.Writer, s *api.RouterStatus, wide bool, now time.Time) e
 	for _, v := range s.VIPs {
 		fmt.Fprintf(out, "VIP %s, %s %s, %s\n", v.Address, v.Mode, v.Protocol, count(v.Routes, "route"))
 	}
-	return printBackends(out, s, wide, now)
+	if err := printBackends(out, s, wide, now); err != nil {
+		return err
+	}
+	for _, w := range s.Warnings {
+		fmt.Fprintln(out, "warning:", w)
+	}
+	return nil
 }
 
 // printBackends prints a line for each surrogate.

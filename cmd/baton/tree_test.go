@@ -177,7 +177,7 @@ func TestCheck(t *testing.T) {
 pools:
   p: {surrogates: [{name: s1, address: "10.2.1.2:80"}, {name: s2, address: "10.2.2.2:80"}]}
 `)
-	const warning = "TLS is not spliced"
+	const warning = "is the port of HTTPS"
 	status, out, errs := said(t, "router", "check", "-c", file)
 	if want := file + ": configuration OK: 1 VIP, 1 pool, 2 surrogates\n"; status != 0 || out != want || !strings.Contains(errs, "warning: "+file+":1:9: ") ||
 		!strings.Contains(errs, warning) {

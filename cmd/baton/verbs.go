@@ -100,8 +100,9 @@ func mended(err error) error {
 
 func (p *part) checkCommand(e cli.Env) *cobra.Command {
 	var (
-		file   string
-		format cli.Format
+		file    string
+		connect bool
+		format  cli.Format
 	)
 	c := &cobra.Command{
 		Use: "check", SuggestFor: []string{"validate", "verify", "test", "lint"},
@@ -109,10 +110,13 @@ func (p *part) checkCommand(e cli.Env) *cobra.Command {
 		Long: `Check a configuration file as run and reload do, and change nothing. Each mistake is printed with its line and column; the exit
 status is then 2. Warnings leave it at 0.`,
 		Example: fmt.Sprintf("  baton %[1]s check -c %[1]s.yaml\n  baton %[1]s check -o json", p.name),
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			have, err := p.checked("check", file)
 			if err == nil && p.fits != nil {
 				err = p.fits(file, &have)
+			}
+			if err == nil && connect {
+				err = p.connects(cmd.Context(), file, &have)
 			}
 			if err != nil {
 				return mended(err)
@@ -131,6 +135,10 @@ status is then 2. Warnings leave it at 0.`,
 	}
 	p.configFlag(c, &file)
 	format.Flag(c)
+	if p.connects != nil {
+		c.Example += fmt.Sprintf("\n  baton %[1]s check --connect -c %[1]s.yaml", p.name)
+		c.Flags().BoolVar(&connect, "connect", false, "also connect to the servers from here, and warn of what does not fit")
+	}
 	return c
 }
 

@@ -181,10 +181,10 @@ type Legs struct {
 	Handshake time.Duration
 }
 
-// Health is an active HTTP check.
+// Health is an active check: a request of HTTP, for an encrypted pool over TLS.
 type Health struct {
-	Path     string
-	Host     string // Host header; "" for the surrogate's address
+	Path     string // "" for an encrypted pool: handshakes alone
+	Host     string // Host header; "" for the surrogate's address, or the name of the handshake
 	Interval time.Duration
 	Timeout  time.Duration
 	Rise     int // successes that bring a surrogate up

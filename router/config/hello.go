@@ -103,6 +103,9 @@ func (d *decoder) checkEncryptedPool(p *Pool) {
 		d.WrongAt(d.Place(at), at, fmt.Sprintf("%s is for HTTP: a connection of TLS serves one client", p.Reuse), "never, or no reuse")
 	}
 	p.Reuse = ReuseNever
+	if at := document.Join(document.Join(path, "health"), "path"); p.Health != nil && !d.Given(at) {
+		p.Health.Path = "" // names and certificates are checked
+	}
 	if at := document.Join(path, "hash_query"); p.HashQuery != nil {
 		d.WrongAt(d.Place(at), at, "is a part of the request, which TLS encrypts", "no hash_query: the client's prefix and the name in its hello are hashed")
 	}

@@ -102,3 +102,16 @@ func TestReachedUnderWildcard(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestEncryptedHealth: without a path, checks of an encrypted pool make handshakes alone.
+func TestEncryptedHealth(t *testing.T) {
+	for health, want := range map[string]string{"{}": "", "{host: www.example.net}": "", "{path: /}": "/", "{path: /healthz}": "/healthz"} {
+		cfg, err := Parse("f", []byte(strings.Replace(encrypted("{match: {sni: x}, pool: a}", "{pool: b}"), "a: {", "a: {health: "+health+", ", 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := cfg.Pools[0].Health.Path; got != want {
+			t.Errorf("health: %s: path %q, want %q", health, got, want)
+		}
+	}
+}

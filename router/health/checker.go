@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"baton/router/certs"
 	"baton/router/config"
 )
 
@@ -30,6 +31,7 @@ type Target struct {
 	Check   *config.Health // nil: no active checks
 	Pool    string         // members of a pool replace each other
 	Reserve bool           // gets no new sessions (weight 0)
+	Names   []certs.Ask    // the check makes TLS handshakes with these names; nil: it is of plain HTTP
 }
 
 // Transition is a change of a surrogate's phase or of its draining flag.
@@ -48,7 +50,9 @@ type Options struct {
 	OnChange func(Transition)
 	// OnCheck is called for each active check and probe, from many goroutines; err is nil for success.
 	OnCheck func(surrogate string, took time.Duration, err error)
-	Log     *slog.Logger // nil: slog.Default
+	// OnSeen is called when a surrogate has shown another certificate, from many goroutines. It must not block.
+	OnSeen func()
+	Log    *slog.Logger // nil: slog.Default
 }
 
 // Checker watches surrogates. Its methods may be called from any goroutine.
@@ -56,8 +60,10 @@ type Checker struct {
 	passive  Passive
 	probe    func(ctx context.Context, t Target) error // of targets with a check
 	connect  func(ctx context.Context, t Target) error // of the others
+	secure   *secureProbe                              // of targets with a check and names
 	onChange func(Transition)
 	onCheck  func(string, time.Duration, error)
+	onSeen   func()
 	log      *slog.Logger
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -75,13 +81,18 @@ type watched struct {
 	machine *machine
 	stop    context.CancelFunc
 	poke    chan struct{} // capacity 1: the machine's next event has moved
+	turn    turn          // owned by the target's goroutine
+	seen    []certs.Seen  // of each name asked for so far, in no order
 }
 
 // New starts checking. The caller owns the Checker and closes it.
 func New(o Options) (*Checker, error) {
 	c := &Checker{
-		passive: o.Passive, onChange: o.OnChange, onCheck: o.OnCheck, log: o.Log,
-		probe: newProbe(o.Ports), connect: newConnect(o.Ports), watched: make(map[string]*watched),
+		passive: o.Passive, onChange: o.OnChange, onCheck: o.OnCheck, onSeen: o.OnSeen, log: o.Log,
+		probe: newProbe(o.Ports), connect: newConnect(o.Ports), secure: &secureProbe{Dialer(o.Ports).DialContext}, watched: make(map[string]*watched),
+	}
+	if c.onSeen == nil {
+		c.onSeen = func() {}
 	}
 	if c.onChange == nil {
 		c.onChange = func(Transition) {}
@@ -109,7 +120,7 @@ func (c *Checker) Close() {
 	c.wg.Wait()
 }
 
-// Update replaces the targets at a reload. A target whose address and check are unchanged keeps its state; another starts afresh,
+// Update replaces the targets at a reload. A target whose address, check and names are unchanged keeps its state; another starts afresh,
 // but stays drained. A removed target is dropped without a transition.
 func (c *Checker) Update(targets []Target) error {
 	wanted := make(map[string]Target, len(targets))
@@ -130,7 +141,7 @@ func (c *Checker) Update(targets []Target) error {
 	draining := make(map[string]bool)
 	for name, w := range c.watched {
 		draining[name] = w.machine.state.Draining
-		if t, ok := wanted[name]; ok && t.Address == w.target.Address && reflect.DeepEqual(t.Check, w.target.Check) {
+		if t, ok := wanted[name]; ok && t.Address == w.target.Address && reflect.DeepEqual(t.Check, w.target.Check) && slices.Equal(t.Names, w.target.Names) {
 			w.target.Pool, w.target.Reserve = t.Pool, t.Reserve
 			delete(wanted, name)
 			continue
@@ -207,15 +218,21 @@ func (c *Checker) loop(ctx context.Context, w *watched, t Target) {
 
 // check checks a surrogate once.
 func (c *Checker) check(ctx context.Context, w *watched, t Target, started time.Time, early bool) {
-	probe := c.probe
-	if t.Check == nil {
-		probe = c.connect
+	var err error
+	var seen []certs.Seen
+	switch {
+	case t.Check == nil:
+		err = c.connect(ctx, t)
+	case t.Names != nil:
+		seen, err = c.secure.check(ctx, t, &w.turn)
+	default:
+		err = c.probe(ctx, t)
 	}
-	err := probe(ctx, t)
 	if ctx.Err() != nil {
 		return
 	}
 	c.onCheck(t.Name, time.Since(started), err)
+	c.keepSeen(w, seen)
 	failure := ""
 	if err != nil {
 		failure = err.Error()

@@ -27,33 +27,44 @@ func newProbe(ports PortRange) func(ctx context.Context, t Target) error {
 	return func(ctx context.Context, t Target) error {
 		ctx, cancel := context.WithTimeout(ctx, t.Check.Timeout)
 		defer cancel()
-		path, query, _ := strings.Cut(t.Check.Path, "?")
-		if path == "" {
-			path = "/"
-		}
-		req := (&http.Request{
-			Method: http.MethodGet,
-			URL:    &url.URL{Scheme: "http", Host: t.Address.String(), Opaque: path, RawQuery: query},
-			Host:   t.Check.Host,
-			Header: http.Header{"User-Agent": {"baton-health"}, "Accept": {"*/*"}},
-		}).WithContext(ctx)
-		started := time.Now()
-		res, err := transport.RoundTrip(req)
-		if err != nil {
-			if ctx.Err() != nil {
-				return fmt.Errorf("check %s: no answer within %s", t.Address, t.Check.Timeout)
-			}
-			return fmt.Errorf("check %s: %w", t.Address, err)
-		}
-		defer res.Body.Close()
-		if res.StatusCode < 200 || res.StatusCode > 399 {
-			return fmt.Errorf("check %s: status %d", t.Address, res.StatusCode)
-		}
-		if _, err := io.CopyN(io.Discard, res.Body, maxCheckBody); err != nil && err != io.EOF {
-			return fmt.Errorf("check %s: body broke off after %s", t.Address, time.Since(started).Round(time.Millisecond))
-		}
-		return nil
+		_, err := request(ctx, transport, t, "http", t.Check.Host)
+		return err
 	}
+}
+
+// request makes the request of a check, and returns the fields of the response.
+func request(ctx context.Context, transport *http.Transport, t Target, scheme, host string) (http.Header, error) {
+	path, query, _ := strings.Cut(t.Check.Path, "?")
+	if path == "" {
+		path = "/"
+	}
+	req := (&http.Request{
+		Method: http.MethodGet,
+		URL:    &url.URL{Scheme: scheme, Host: t.Address.String(), Opaque: path, RawQuery: query},
+		Host:   host,
+		Header: http.Header{"User-Agent": {"baton-health"}, "Accept": {"*/*"}},
+	}).WithContext(ctx)
+	started := time.Now()
+	res, err := transport.RoundTrip(req)
+	if err != nil {
+		return nil, failure(ctx, t, err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode < 200 || res.StatusCode > 399 {
+		return nil, fmt.Errorf("check %s: status %d", t.Address, res.StatusCode)
+	}
+	if _, err := io.CopyN(io.Discard, res.Body, maxCheckBody); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("check %s: body broke off after %s", t.Address, time.Since(started).Round(time.Millisecond))
+	}
+	return res.Header, nil
+}
+
+// failure says why a check failed.
+func failure(ctx context.Context, t Target, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("check %s: no answer within %s", t.Address, t.Check.Timeout)
+	}
+	return fmt.Errorf("check %s: %w", t.Address, err)
 }
 
 // connectTimeout bounds the probe of a surrogate without a check.

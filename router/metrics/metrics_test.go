@@ -33,8 +33,11 @@ func status() api.RouterStatus {
 			{
 				Name: "s1", Up: true, IdleLegs: 16, Sessions: 3, OpeningLegs: 1, Handoffs: 4, Recycled: 5, Failed: 6, BytesTo: 7, BytesFrom: 8,
 			},
-			{Name: "s2", Draining: true},
+			{Name: "s2", Draining: true, Certificates: []api.RouterCertificate{
+				{Server: "a.test", Expires: time.Unix(1800000000, 0), Warnings: []string{"it is for b.test"}}, {Server: "b.test", Warnings: []string{"refused"}},
+			}},
 		}}},
+		Overlaps: []api.RouterOverlap{{VIP: vip, Pool: "video", Other: "shop", Names: []string{"*.test", "a.test"}}},
 	}
 }
 
@@ -91,6 +94,10 @@ func TestSeries(t *testing.T) {
 		`baton_router_surrogate_up{pool="video",surrogate="s1"} 1`,
 		`baton_router_surrogate_up{pool="video",surrogate="s2"} 0`,
 		`baton_router_surrogate_draining{pool="video",surrogate="s2"} 1`,
+		`baton_router_certificate_overlaps{other="shop",pool="video",vip="10.9.9.9:80"} 2`,
+		`baton_router_certificate_warnings{pool="video",server="a.test",surrogate="s2"} 1`,
+		`baton_router_certificate_warnings{pool="video",server="b.test",surrogate="s2"} 1`,
+		`baton_router_certificate_expires_timestamp_seconds{pool="video",server="a.test",surrogate="s2"} 1.8e+09`,
 		`baton_router_decision_duration_seconds_bucket{outcome="handoff",vip="10.9.9.9:80",le="2e-05"} 0`,
 		`baton_router_decision_duration_seconds_bucket{outcome="handoff",vip="10.9.9.9:80",le="5e-05"} 1`,
 		`baton_router_handoffs_total{surrogate="s1",vip="10.9.9.9:80"} 1`,

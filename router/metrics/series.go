@@ -20,6 +20,10 @@ func Series(s *api.RouterStatus) []exporter.Number {
 			ofSurrogate(&n, p.Name, &p.Surrogates[i])
 		}
 	}
+	for _, o := range s.Overlaps {
+		n.GaugeInt("certificate_overlaps", "Names by which certificates of two pools of a VIP overlap: browsers may send requests to the wrong one.", len(o.Names),
+			"vip", o.VIP.String(), "pool", o.Pool, "other", o.Other)
+	}
 	for _, l := range s.AccessLogs {
 		const help = "Records of requests, by output of the access log and what became of them."
 		n.Counter("access_log_records_total", help, l.Written, "output", l.Output, "result", "written")
@@ -45,6 +49,13 @@ func ofSurrogate(n *exporter.Numbers, pool string, s *api.RouterSurrogate) {
 	}
 	n.Yes("surrogate_up", "1 when new sessions may go to the surrogate, draining aside.", s.Up, in...)
 	n.Yes("surrogate_draining", "1 while the operator drains the surrogate.", s.Draining, in...)
+	for _, c := range s.Certificates {
+		at := []string{"pool", pool, "surrogate", s.Name, "server", c.Server}
+		n.GaugeInt("certificate_warnings", "Warnings about the certificate that a surrogate shows for a name.", len(c.Warnings), at...)
+		if !c.Expires.IsZero() {
+			n.Gauge("certificate_expires_timestamp_seconds", "When the certificate that a surrogate shows for a name expires.", float64(c.Expires.Unix()), at...)
+		}
+	}
 	of := []string{"surrogate", s.Name}
 	n.Counter("kernel_handoffs_total", "Sessions spliced or moved to a surrogate.", s.Handoffs, of...)
 	n.Counter("legs_recycled_total", "Server legs returned to their pool.", s.Recycled, of...)

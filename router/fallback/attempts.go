@@ -99,7 +99,8 @@ type attempt struct {
 // requests had credentials that may apply to the connection, as other clients' requests there would be taken for this one's.
 func (s *Server) transportFor(g *guard, req *http.Request, d Decision) *http.Transport {
 	if g.private.Load() == nil && (d.Own || binds(req.Header)) {
-		g.private.Store(newTransport(s.dialFor(g), s.timeouts, false))
+		own := newTransport(s.dialFor(g), s.timeouts, false)
+		g.private.CompareAndSwap(nil, own) // another request of HTTP/2 may have been first
 	}
 	if own := g.private.Load(); own != nil {
 		g.headers.Store(d.Address.String(), d.Header)

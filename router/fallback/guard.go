@@ -40,10 +40,13 @@ const (
 // body. In place of a refused request, Read releases a harmless one, which keeps its place among pipelined requests; the handler
 // gets its verdict from refusal.
 type guard struct {
-	net.Conn
-	server *Server
-	client netip.AddrPort
-	since  time.Time // accepted
+	net.Conn // for TLS, its content
+	raw      net.Conn
+	server   *Server
+	client   netip.AddrPort
+	since    time.Time // accepted
+
+	multiplexed bool // HTTP/2: the guard counts the connection, and does not read it
 
 	// Owned by Read, whose calls net/http serializes.
 	state   guardState
@@ -81,7 +84,7 @@ type guard struct {
 }
 
 func newGuard(c net.Conn, s *Server) *guard {
-	g := &guard{Conn: c, server: s, since: time.Now()}
+	g := &guard{Conn: c, raw: c, server: s, since: time.Now()}
 	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		g.client = unmapped(a.AddrPort())
 	}
@@ -98,7 +101,7 @@ func (g *guard) refusal() (Verdict, bool) {
 }
 
 // mayUpgrade reports whether the handler's current request may switch protocols.
-func (g *guard) mayUpgrade() bool { return g.upgradeAt.Load() == g.served }
+func (g *guard) mayUpgrade() bool { return !g.multiplexed && g.upgradeAt.Load() == g.served }
 
 func (g *guard) Read(p []byte) (int, error) {
 	if len(p) == 0 {

@@ -24,6 +24,10 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	started := time.Now()
 	g := guardOf(r.Context())
 	rec := &recorder{ResponseWriter: w, guard: g}
+	if g.multiplexed {
+		rec.stream = newStream(w, r, s.timeouts.Stall)
+		defer rec.stream.end()
+	}
 	p := &passage{in: r, guard: g}
 	complete := false // else a panic of net/http's, or of the proxy, breaks the response off
 	defer func() { s.hooks.Request(p.exchange(rec, started, complete)) }()
@@ -33,10 +37,10 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, p *passage) {
 	g := p.guard
-	if v, refused := g.refusal(); refused {
+	if v := s.refusal(g, r); v != nil {
 		p.refused = true
 		s.hooks.Refused(v.Status, v.Reason)
-		w.Header().Set("Connection", "close")
+		p.closes(w)
 		answer(w, v.Status, v.Reason)
 		return
 	}
@@ -50,6 +54,24 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, p *passage) {
 		redirect(w, r, d)
 	default:
 		s.pass(w, r, p)
+	}
+}
+
+// refusal returns the verdict against a request, or nil.
+func (s *Server) refusal(g *guard, r *http.Request) *Verdict {
+	if g.multiplexed {
+		return s.checkRequest(r)
+	}
+	if v, refused := g.refusal(); refused {
+		return &v
+	}
+	return nil
+}
+
+// closes ends a connection with the response. One of HTTP/2 has other requests, which nothing is wrong with.
+func (p *passage) closes(w http.ResponseWriter) {
+	if !p.guard.multiplexed {
+		w.Header().Set("Connection", "close")
 	}
 }
 
@@ -154,7 +176,7 @@ func (s *Server) newProxy(errorLog *log.Logger) *httputil.ReverseProxy {
 func (s *Server) proxyFailed(w http.ResponseWriter, r *http.Request, err error) {
 	p := passageOf(r.Context())
 	if p.in.ContentLength != 0 {
-		w.Header().Set("Connection", "close") // part of the client's body may be consumed
+		p.closes(w) // part of the client's body may be consumed
 	}
 	switch {
 	case p.bodyErr != nil && p.guard.malformed.Load(): // net/http wraps errors in various ways
@@ -183,6 +205,7 @@ func (s *Server) proxyFailed(w http.ResponseWriter, r *http.Request, err error) 
 type recorder struct {
 	http.ResponseWriter
 	guard  *guard
+	stream *stream // of HTTP/2; nil: the guard bounds the writes
 	status int
 	sent   int64
 	began  time.Time // of the final response
@@ -196,9 +219,16 @@ func (r *recorder) WriteHeader(status int) {
 }
 
 func (r *recorder) Write(p []byte) (int, error) {
+	defer r.stream.writing()()
 	n, err := r.ResponseWriter.Write(p)
 	r.sent += int64(n)
 	return n, err
+}
+
+// FlushError is Flush for http.ResponseController.
+func (r *recorder) FlushError() error {
+	defer r.stream.writing()()
+	return http.NewResponseController(r.ResponseWriter).Flush()
 }
 
 // Hijack takes over the connection for another protocol.
@@ -212,7 +242,7 @@ func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, buffered, err
 }
 
-// Unwrap lets http.ResponseController flush.
+// Unwrap is for http.ResponseController.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 type bufferPool struct{ pool sync.Pool }

@@ -2,6 +2,7 @@ package fallback
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"baton/router/config"
@@ -50,9 +52,10 @@ type Options struct {
 	Decide         Decide
 	Verdicts       *Verdicts // nil: none
 	Timeouts       Timeouts
-	MaxHead        int // bytes of a request's head; default and maximum are those of package head; a longer one gets 431 or 414
-	MaxConnections int // client connections, default 4096; further ones wait in the listen queue
-	Attempts       int // surrogates tried for one request, default 3
+	Certificates   []tls.Certificate // clients use TLS; the first is for names that none covers. None: they do not use TLS
+	MaxHead        int               // bytes of a request's head; default and maximum are those of package head; a longer one gets 431 or 414
+	MaxConnections int               // client connections, default 4096; further ones wait in the listen queue
+	Attempts       int               // surrogates tried for one request, default 3
 	// Dial connects to a surrogate; nil is a plain dialer without MPTCP. The context carries the Dial timeout.
 	Dial  func(ctx context.Context, network, address string) (net.Conn, error)
 	Hooks Hooks
@@ -65,6 +68,7 @@ type Hooks struct {
 	Request    func(Exchange)                           // a request has ended
 	Failure    func(surrogate string, kind FailureKind) // a surrogate did not answer; see Blames
 	Refused    func(status int, reason string)          // a request was refused as malformed or by a verdict
+	Handshake  func(reason string)                      // a TLS handshake has failed
 }
 
 // Exchange is a finished request.
@@ -97,6 +101,8 @@ type Server struct {
 	hooks    Hooks
 	log      *slog.Logger
 
+	tls       *tls.Config // nil: clients do not use TLS
+	inForce   atomic.Pointer[tls.Config]
 	http      *http.Server
 	proxy     *httputil.ReverseProxy
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
@@ -143,8 +149,11 @@ func New(o Options) (*Server, error) {
 		MaxHeaderBytes:               s.maxHead,
 		ErrorLog:                     stdlog,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, guardKey{}, c)
+			return context.WithValue(ctx, guardKey{}, guardAt(c))
 		},
+	}
+	if len(o.Certificates) > 0 {
+		s.secure(o.Certificates)
 	}
 	return s, nil
 }
@@ -182,12 +191,19 @@ func (h Hooks) withNone() Hooks {
 	if h.Refused == nil {
 		h.Refused = func(int, string) {}
 	}
+	if h.Handshake == nil {
+		h.Handshake = func(string) {}
+	}
 	return h
 }
 
 // Serve serves l until Shutdown, and closes it. It returns nil after Shutdown. Several listeners may be served.
 func (s *Server) Serve(l net.Listener) error {
-	err := s.http.Serve(&guardedListener{Listener: l, server: s, done: make(chan struct{})})
+	var guarded net.Listener = &guardedListener{Listener: l, server: s, done: make(chan struct{})}
+	if s.tls != nil {
+		guarded = newSecureListener(guarded.(*guardedListener))
+	}
+	err := s.http.Serve(guarded)
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
@@ -229,7 +245,7 @@ func (s *Server) closeAll() {
 	defer s.mu.Unlock()
 	s.closing = true
 	for g := range s.conns {
-		g.Conn.Close()
+		g.raw.Close()
 	}
 }
 
@@ -239,7 +255,7 @@ func (s *Server) linger(g *guard) error {
 	defer s.mu.Unlock()
 	if s.closing {
 		go s.forget(g) // takes the lock
-		return g.Conn.Close()
+		return g.raw.Close()
 	}
 	s.wg.Go(g.drain)
 	return nil
@@ -266,6 +282,14 @@ type guardedListener struct {
 }
 
 func (l *guardedListener) Accept() (net.Conn, error) {
+	g, err := l.accept()
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+func (l *guardedListener) accept() (*guard, error) {
 	select {
 	case l.server.slots <- struct{}{}:
 	case <-l.done:

@@ -7,6 +7,7 @@
 package config
 
 import (
+	"crypto/tls"
 	"net/netip"
 	"regexp"
 	"time"
@@ -114,11 +115,22 @@ type VIP struct {
 	Address    netip.AddrPort
 	Mode       Mode
 	Protocol   Protocol
+	TLS        []KeyPair // protocol http: clients use TLS, which the router ends with one of these; none: they do not
 	Interfaces []string // towards clients
 	Pipelining Pipelining
 	Routes     []Route // first match wins; only the last may match everything
 	Unlogged   bool    // its requests are in no access log
 	Line       int     // in the file
+}
+
+// Secure reports whether clients use TLS.
+func (v *VIP) Secure() bool { return v.Protocol.Encrypted() || len(v.TLS) > 0 }
+
+// KeyPair is a certificate of the router's own with its key.
+type KeyPair struct {
+	Certificate string // path of a PEM file with the certificate and its chain
+	Key         string
+	Pair        tls.Certificate // what Load has read; empty after Parse
 }
 
 // Route sends matching requests to a pool.

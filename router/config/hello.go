@@ -36,6 +36,14 @@ func (d *decoder) alpn(path string, n *node) []string {
 
 // checkProtocol refuses settings that do not fit the protocol of the VIP.
 func (d *decoder) checkProtocol(path string, n *node, v *VIP) {
+	at := document.Join(path, "tls")
+	if len(v.TLS) > 0 && (v.Mode == Handoff || v.Protocol.Encrypted()) {
+		problem, remedy := "needs a socket, and sessions of mode handoff are spliced", "mode: proxy, or protocol: tls with the certificates at the surrogates"
+		if v.Protocol.Encrypted() {
+			problem, remedy = "is for protocol http: with protocol tls the surrogates have the certificates", "no tls, or mode: proxy without protocol"
+		}
+		d.WrongAt(d.Place(at), at, problem, remedy)
+	}
 	if !v.Protocol.Encrypted() {
 		d.refuseKeys(path, v.Routes, []string{"sni", "alpn", "no_sni"}, "is for protocol tls: an HTTP request has no TLS hello", "host, or protocol: tls for the VIP")
 		return

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"time"
+
 	"baton/document"
 )
 
@@ -9,17 +11,19 @@ var rules = document.Rules{Bytes: 4 << 20, Nodes: 1 << 20, Empty: "vips and pool
 // Error is an error in a configuration.
 type Error = document.Error
 
-// Load reads and checks the file. An error in its content is an *Error with all mistakes; an error of reading wraps the cause.
+// Load reads and checks the file and the certificates that it names. An error in its content is an *Error with all mistakes; an error of reading wraps the cause.
 // The caller owns the result.
 func Load(path string) (*Config, error) {
-	return document.Load(path, rules, decode, check)
+	return document.Load(path, rules, decode, check, readFiles)
 }
 
-// Parse is Load for text in memory; name is the file's in messages. It returns a configuration or an *Error, never both.
+// Parse is Load for text in memory; name is the file's in messages. It reads no other files. It returns a configuration or an *Error, never both.
 func Parse(name string, data []byte) (*Config, error) {
 	return document.ParseAs(name, data, rules, decode, check)
 }
 
 func decode(d *document.Decoder, root *node) *Config { return (&decoder{d}).config(root) }
+
+func readFiles(d *document.Decoder, cfg *Config) { (&decoder{d}).readKeyPairs(cfg, time.Now()) }
 
 func check(d *document.Decoder, cfg *Config) { (&decoder{d}).crossCheck(cfg) }

@@ -26,6 +26,7 @@ func (d *decoder) vip(path string, n *node) VIP {
 		{Name: "protocol", Decode: func(path string, n *node) {
 			v.Protocol = Protocol(d.Choice(path, n, "is not a protocol", string(HTTP), string(TLS)))
 		}},
+		{Name: "tls", Decode: func(path string, n *node) { v.TLS = d.keyPairs(path, n) }},
 		{Name: "interfaces", Decode: func(path string, n *node) { v.Interfaces = document.Distinct(d.Decoder, path, n, d.Device) }},
 		{Name: "pipelining", Decode: func(path string, n *node) {
 			v.Pipelining = Pipelining(d.Choice(path, n, "is not a kind of pipelining", string(PipeliningHold), string(PipeliningPass)))

@@ -62,12 +62,14 @@ func TestEverythingArrives(t *testing.T) {
 		Process:    Process{Version: "v1", PID: 7, Started: time.Unix(1, 0).UTC(), Config: "router.yaml", Loaded: time.Unix(2, 0).UTC(), Kernel: "6.18.0"},
 		Features:   []Feature{{"bpf_sk_assign_tcp_reqsk", false, "needs Linux 6.9"}},
 		Interfaces: []RouterInterface{{"eth0", true, ""}},
-		VIPs:       []RouterVIP{{netip.MustParseAddrPort("[2001:db8::9]:443"), "handoff", "http", 2, "hold"}},
+		VIPs:       []RouterVIP{{netip.MustParseAddrPort("[2001:db8::9]:443"), "handoff", "http", true, 2, "hold"}},
 		Pools: []RouterPool{{"video", "hash", "safe", []RouterSurrogate{{
 			Name: "s1", Address: netip.MustParseAddrPort("10.2.1.2:80"), Weight: 3, Phase: "up", Up: true, Draining: true,
 			Since: time.Unix(3, 0).UTC(), LastError: "status 500", Proxied: "on 127.0.0.1", Sessions: 4, IdleLegs: 16,
 			OpeningLegs: 5, Handoffs: 6, Recycled: 7, Failed: 8, BytesTo: 9, BytesFrom: 10,
+			Certificates: []RouterCertificate{{"www.test", []string{"*.test"}, time.Unix(4, 0).UTC(), "h2", []string{"expires"}}},
 		}}}},
+		Overlaps: []RouterOverlap{{netip.MustParseAddrPort("[2001:db8::9]:443"), "video", "shop", []string{"*.test"}}}, Warnings: []string{"router.yaml:1:1: x"},
 		Sessions: 5, Limit: 100, Packets: map[string]uint64{"forwarded": 3},
 	}
 	counters := []Counter{{"drops", "Drops.", map[string]string{"reason": "no_flow"}, 1<<64 - 1}}

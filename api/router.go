@@ -80,8 +80,9 @@ type RouterInterface struct {
 // RouterVIP is an address that clients connect to.
 type RouterVIP struct {
 	Address    netip.AddrPort `json:"address"`
-	Mode       string         `json:"mode"`     // handoff, redirect or proxy
-	Protocol   string         `json:"protocol"` // http or tls
+	Mode       string         `json:"mode"`          // handoff, redirect or proxy
+	Protocol   string         `json:"protocol"`      // http or tls
+	TLS        bool           `json:"tls,omitempty"` // of protocol http: the router ends TLS
 	Routes     int            `json:"routes"`
 	Pipelining string         `json:"pipelining,omitempty"` // in mode handoff: hold or pass
 }

@@ -63,7 +63,10 @@ func proxiedRecord(vip netip.AddrPort, mode config.Mode, x *fallback.Exchange) a
 		rec.UserAgent, rec.Referer = []byte(q.UserAgent()), []byte(q.Referer())
 		rec.FromClient = uint64(max(q.ContentLength, 0))
 		rec.Version = accesslog.HTTP11
-		if !q.ProtoAtLeast(1, 1) {
+		switch {
+		case q.ProtoMajor == 2:
+			rec.Version = accesslog.HTTP2
+		case !q.ProtoAtLeast(1, 1):
 			rec.Version = accesslog.HTTP10
 		}
 	}

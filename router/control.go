@@ -79,7 +79,7 @@ func (r *Router) Status() (api.RouterStatus, error) {
 		st.Packets[v.String()] = n
 	}
 	for _, v := range s.cfg.VIPs {
-		vip := api.RouterVIP{Address: v.Address, Mode: string(v.Mode), Protocol: string(v.Protocol), Routes: len(v.Routes)}
+		vip := api.RouterVIP{Address: v.Address, Mode: string(v.Mode), Protocol: string(v.Protocol), TLS: len(v.TLS) > 0, Routes: len(v.Routes)}
 		if v.Mode == config.Handoff {
 			vip.Pipelining = string(v.Pipelining)
 		}

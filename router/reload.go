@@ -1,6 +1,7 @@
 package router
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -129,8 +130,14 @@ func differences(old, next *config.Config) []string {
 	vips := func(c *config.Config) map[string]string {
 		m := make(map[string]string)
 		for _, v := range c.VIPs {
-			v.Line = 0
-			m[v.Address.String()] = fmt.Sprint(v)
+			shown := sha256.New()
+			for _, k := range v.TLS {
+				for _, der := range k.Pair.Certificate {
+					shown.Write(der)
+				}
+			}
+			v.Line, v.TLS = 0, nil
+			m[v.Address.String()] = fmt.Sprint(v, shown.Sum(nil))
 		}
 		return m
 	}

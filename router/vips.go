@@ -29,6 +29,7 @@ type vipServer struct {
 type serverKind struct {
 	mode     config.Mode
 	protocol config.Protocol
+	secure   bool // the listener ends TLS
 }
 
 // server is a fallback.Server, or a passthrough.Server for an encrypted protocol.
@@ -47,14 +48,14 @@ const (
 
 // listen opens the listeners of new VIPs and closes those of old ones.
 func (r *Router) listen(s *state) error {
-	want := make(map[netip.AddrPort]serverKind)
-	for _, v := range s.cfg.VIPs {
-		want[v.Address] = serverKind{v.Mode, v.Protocol}
+	want := make(map[netip.AddrPort]*config.VIP)
+	for i := range s.cfg.VIPs {
+		want[s.cfg.VIPs[i].Address] = &s.cfg.VIPs[i]
 	}
 	r.mu.Lock()
 	var old []*vipServer
 	for at, l := range r.servers {
-		if kind, keep := want[at]; !keep || kind != l.kind {
+		if v, keep := want[at]; !keep || kindOf(v) != l.kind {
 			old = append(old, l)
 			delete(r.servers, at)
 		}
@@ -63,14 +64,17 @@ func (r *Router) listen(s *state) error {
 	for _, l := range old {
 		r.stop(l)
 	}
-	for at, kind := range want {
+	for at, vip := range want {
 		r.mu.Lock()
-		have := r.servers[at] != nil
+		have := r.servers[at]
 		r.mu.Unlock()
-		if have {
+		if have != nil {
+			if f, ok := have.server.(*fallback.Server); ok && have.kind.secure {
+				f.SetCertificates(vip.Certificates())
+			}
 			continue
 		}
-		l, err := r.newVIPServer(at, kind)
+		l, err := r.newVIPServer(at, vip)
 		if err != nil {
 			return err
 		}
@@ -81,8 +85,10 @@ func (r *Router) listen(s *state) error {
 	return nil
 }
 
-func (r *Router) newVIPServer(at netip.AddrPort, kind serverKind) (_ *vipServer, err error) {
-	v := &vipServer{kind: kind, verdicts: fallback.NewVerdicts(verdictsHeld, verdictLife), address: at.Addr()}
+func kindOf(v *config.VIP) serverKind { return serverKind{v.Mode, v.Protocol, len(v.TLS) > 0} }
+
+func (r *Router) newVIPServer(at netip.AddrPort, vip *config.VIP) (_ *vipServer, err error) {
+	v := &vipServer{kind: kindOf(vip), verdicts: fallback.NewVerdicts(verdictsHeld, verdictLife), address: at.Addr()}
 	if err := r.addresses.add(v.address, r.tap.Ifindex); err != nil {
 		return nil, err
 	}
@@ -91,10 +97,10 @@ func (r *Router) newVIPServer(at netip.AddrPort, kind serverKind) (_ *vipServer,
 			err = errors.Join(err, r.addresses.remove(v.address, r.tap.Ifindex))
 		}
 	}()
-	if kind.protocol.Encrypted() {
+	if v.kind.protocol.Encrypted() {
 		v.server, err = r.newPassthrough(at)
 	} else {
-		v.server, err = r.newFallback(at, kind.mode, v.verdicts)
+		v.server, err = r.newFallback(vip, v.verdicts)
 	}
 	if err != nil {
 		return nil, err
@@ -113,7 +119,8 @@ func (r *Router) newVIPServer(at netip.AddrPort, kind serverKind) (_ *vipServer,
 	return v, nil
 }
 
-func (r *Router) newFallback(at netip.AddrPort, mode config.Mode, verdicts *fallback.Verdicts) (*fallback.Server, error) {
+func (r *Router) newFallback(v *config.VIP, verdicts *fallback.Verdicts) (*fallback.Server, error) {
+	at, mode := v.Address, v.Mode
 	hooks := r.metrics.Fallback(at)
 	count := hooks.Failure
 	hooks.Failure = func(surrogate string, kind fallback.FailureKind) {
@@ -126,7 +133,7 @@ func (r *Router) newFallback(at netip.AddrPort, mode config.Mode, verdicts *fall
 		r.logProxied(at, mode, &x)
 	}
 	return fallback.New(fallback.Options{
-		VIP: at, Mode: mode, Decide: r.decideProxied, Verdicts: verdicts,
+		VIP: at, Mode: mode, Decide: r.decideProxied, Verdicts: verdicts, Certificates: v.Certificates(),
 		Dial: health.Dialer(nil).DialContext, Hooks: hooks, Log: r.log,
 	})
 }

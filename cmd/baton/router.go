@@ -158,7 +158,11 @@ func printRouter(out io.Writer, s *api.RouterStatus, wide bool, now time.Time) e
 		}
 	}
 	for _, v := range s.VIPs {
-		fmt.Fprintf(out, "VIP %s, %s %s, %s\n", v.Address, v.Mode, v.Protocol, count(v.Routes, "route"))
+		over := ""
+		if v.TLS {
+			over = " over TLS"
+		}
+		fmt.Fprintf(out, "VIP %s, %s %s%s, %s\n", v.Address, v.Mode, v.Protocol, over, count(v.Routes, "route"))
 	}
 	if err := printBackends(out, s, wide, now); err != nil {
 		return err

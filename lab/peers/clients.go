@@ -24,6 +24,8 @@ type Transfer struct {
 	Total     time.Duration
 	Remote    string // address that answered, after redirects
 	Redirects int
+	Version   string // of HTTP: "1.1", "2"
+	Connects  int    // connections that the last transfer needed
 }
 
 // Curl runs curl, quiet, with these arguments (the URL among them). The error of a failed transfer carries curl's
@@ -45,6 +47,8 @@ func Curl(ctx context.Context, h *lab.Host, args ...string) (Transfer, error) {
 		Total     float64 `json:"time_total"`
 		Remote    string  `json:"remote_ip"`
 		Redirects int     `json:"num_redirects"`
+		Version   string  `json:"http_version"`
+		Connects  int     `json:"num_connects"`
 	}
 	if len(said) < 2 {
 		return Transfer{}, fmt.Errorf("curl: %w: %s", failed, p.Stderr())
@@ -55,6 +59,7 @@ func Curl(ctx context.Context, h *lab.Host, args ...string) (Transfer, error) {
 	t := Transfer{
 		Status: m.Status, Surrogate: said[len(said)-1], Body: p.Stdout(), Bytes: m.Bytes, Connect: seconds(m.Connect),
 		FirstByte: seconds(m.FirstByte), Total: seconds(m.Total), Remote: m.Remote, Redirects: m.Redirects,
+		Version: m.Version, Connects: m.Connects,
 	}
 	if failed != nil {
 		return t, fmt.Errorf("curl: %w: %s", failed, strings.TrimSpace(said[0]))

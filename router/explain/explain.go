@@ -105,7 +105,7 @@ func Explain(cfg *config.Config, q Question, health func(surrogate string) Healt
 		return nil, fmt.Errorf("explain: %w", err)
 	}
 	e.VIP, e.Mode = cfg.VIPs[vip].Address.String(), cfg.VIPs[vip].Mode
-	if q.secure() {
+	if cfg.VIPs[vip].Protocol.Encrypted() {
 		e.hello(&helloed{cfg: cfg, table: table, vip: vip, health: health}, &q, authority)
 		return e, nil
 	}

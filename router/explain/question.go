@@ -17,7 +17,7 @@ func (q *Question) method() string {
 	return q.Method
 }
 
-// secure reports whether the question is of a session of TLS.
+// secure reports whether the client uses TLS.
 func (q *Question) secure() bool {
 	scheme, _, ok := strings.Cut(q.URL, "://")
 	return ok && strings.EqualFold(scheme, "https")
@@ -87,11 +87,11 @@ func (q *Question) vip(cfg *config.Config, authority string) (int, error) {
 	}
 	known := make([]string, len(cfg.VIPs))
 	for i, v := range cfg.VIPs {
-		if v.Protocol.Encrypted() == q.secure() && (literal && v.Address == want || !literal && v.Address.Port() == port) {
+		if v.Secure() == q.secure() && (literal && v.Address == want || !literal && v.Address.Port() == port) {
 			return i, nil
 		}
 		known[i] = v.Address.String()
-		if v.Protocol.Encrypted() {
+		if v.Secure() {
 			known[i] += " for https"
 		}
 	}

@@ -133,8 +133,9 @@ func (m *Metrics) Fallback(vip netip.AddrPort) fallback.Hooks {
 			sent.Add(float64(x.Sent))
 			retries.Add(float64(x.Retries))
 		},
-		Failure: func(surrogate string, kind fallback.FailureKind) { m.failures.WithLabelValues(surrogate, kind).Inc() },
-		Refused: func(status int, _ string) { m.refused.WithLabelValues(label, strconv.Itoa(status)).Inc() },
+		Failure:   func(surrogate string, kind fallback.FailureKind) { m.failures.WithLabelValues(surrogate, kind).Inc() },
+		Refused:   func(status int, _ string) { m.refused.WithLabelValues(label, strconv.Itoa(status)).Inc() },
+		Handshake: func(reason string) { m.hellos.WithLabelValues(label, reason).Inc() },
 	}
 }
 

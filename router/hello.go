@@ -10,7 +10,6 @@ import (
 	kernel "baton/datapath/router"
 	"baton/packet/hello"
 	"baton/router/accesslog"
-	"baton/router/config"
 	"baton/router/fallback"
 	"baton/router/health"
 	"baton/router/passthrough"
@@ -108,18 +107,7 @@ func (r *Router) decidePassed(vip netip.AddrPort, h *hello.Hello, client netip.A
 		return passthrough.Decision{Alert: hello.InternalError, Reason: "no_surrogate"}
 	}
 	sg := p.cfg.Surrogates[chosen]
-	return passthrough.Decision{Surrogate: sg.Name, Address: sg.Address, Header: headerOf(p.cfg)}
-}
-
-// headerOf is the header that a pool's surrogates expect.
-func headerOf(p *config.Pool) proxyheader.Version {
-	switch p.ClientAddress {
-	case config.ProxyV1:
-		return proxyheader.V1
-	case config.ProxyV2:
-		return proxyheader.V2
-	}
-	return proxyheader.None
+	return passthrough.Decision{Surrogate: sg.Name, Address: sg.Address, Header: proxyheader.Of(p.cfg)}
 }
 
 // logPassed writes a session that a socket has passed on.

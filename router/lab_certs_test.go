@@ -19,7 +19,8 @@ func TestCertificates(t *testing.T) {
 	a, b, plain := n.site("a", lab.LinkOptions{}), n.site("b", lab.LinkOptions{}), n.site("plain", lab.LinkOptions{})
 	secureNginx(ca, a, "a.test", "*.both.test")
 	secureNginx(ca, b, "b.test", "*.both.test")
-	peers.Nginx(plain.Host, peers.NginxOptions{Server: "listen 443;"})
+	certificate, key := ca.sign(n.Dir(), "headed.test")
+	peers.Nginx(plain.Host, peers.NginxOptions{Server: fmt.Sprintf("listen 443;\nlisten 8443 ssl proxy_protocol;\nssl_certificate %s;\nssl_certificate_key %s;", certificate, key)})
 	config := func(routes, pools string) string {
 		return fmt.Sprintf(`vips:
   - address: "10.9.9.9:443"
@@ -30,10 +31,12 @@ func TestCertificates(t *testing.T) {
       - {match: {sni: x.both.test}, pool: a}
       - {match: {sni: "*.both.test"}, pool: b}
       - {match: {sni: other.test}, pool: b}
+      - {match: {sni: headed.test}, pool: headed}
 %s
 pools:
   a: {health: {interval: 100ms}, surrogates: [{name: a1, address: %q}]}
   b: {health: {interval: 100ms, path: /128}, surrogates: [{name: b1, address: %q}]}
+  headed: {client_address: proxy-v2, health: {interval: 100ms, path: /128}, surrogates: [{name: h1, address: "10.2.3.2:8443"}]}
 %s
 `, n.front.Name, routes, secure(a, false), secure(b, false), pools)
 	}
@@ -41,6 +44,7 @@ pools:
 	const overlap = ": pools.a: overlap of pools a and b by *.both.test: "
 	warnings := []string{
 		overlap, ": pools.a.surrogates[0]: certificate for a.test expires on ", ": pools.b.surrogates[0]: certificate does not cover other.test: it is for b.test, *.both.test",
+		": pools.headed.surrogates[0]: certificate for headed.test expires on ",
 	}
 	client := api.NewClient(r.socket)
 	defer client.Close()
@@ -74,7 +78,7 @@ pools:
 			t.Errorf("%s: %v", command, err)
 		}
 		for _, want := range warnings {
-			if !strings.Contains(out, r.file+":15:") || !strings.Contains(out, want) {
+			if !strings.Contains(out, r.file+":16:") || !strings.Contains(out, want) {
 				t.Errorf("%s: %q is not in\n%s", command, want, out)
 			}
 		}

@@ -75,7 +75,9 @@ pools:
   b: {surrogates: [{name: b, address: "%[6]s"}]}
 `, log, vip, pairs, to, a.v4, b.v4)
 	}
-	pair := func(certificate, key string) string { return fmt.Sprintf("{certificate: %s, key: %s}", certificate, key) }
+	pair := func(certificate, key string) string {
+		return fmt.Sprintf("{certificate: %s, key: %s}", certificate, key)
+	}
 	r := n.start(config("[" + pair(cert1, key1) + ", " + pair(cert2, key2) + "]"))
 
 	for version, flag := range map[string]string{"2": "--http2", "1.1": "--http1.1"} {

@@ -24,6 +24,7 @@ import (
 	"baton/router/health"
 	"baton/router/legs"
 	"baton/router/metrics"
+	"baton/router/proxyheader"
 )
 
 // Options of a Router.
@@ -175,7 +176,7 @@ func targets(cfg *config.Config) []health.Target {
 		}
 		for _, s := range cfg.Pools[i].Surrogates {
 			out = append(out, health.Target{
-				Name: s.Name, Address: s.Address, Check: cfg.Pools[i].Health, Pool: cfg.Pools[i].Name, Reserve: s.Weight == 0, Names: names,
+				Name: s.Name, Address: s.Address, Check: cfg.Pools[i].Health, Pool: cfg.Pools[i].Name, Reserve: s.Weight == 0, Names: names, Header: proxyheader.Of(&cfg.Pools[i]),
 			})
 		}
 	}

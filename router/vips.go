@@ -15,6 +15,7 @@ import (
 	"baton/router/fallback"
 	"baton/router/head"
 	"baton/router/health"
+	"baton/router/proxyheader"
 )
 
 // vipServer is a VIP's ordinary listener, for modes redirect and proxy and for what cannot be spliced.
@@ -245,7 +246,7 @@ func (r *Router) decideProxied(vip netip.AddrPort, req *http.Request, client net
 		return fallback.Decision{Status: http.StatusServiceUnavailable, Reason: "no surrogate is up"}
 	}
 	sg := p.cfg.Surrogates[at]
-	return fallback.Decision{Surrogate: sg.Name, Address: sg.Address, Public: sg.Public, Own: p.cfg.Reuse != config.ReuseAlways, Header: headerOf(p.cfg)}
+	return fallback.Decision{Surrogate: sg.Name, Address: sg.Address, Public: sg.Public, Own: p.cfg.Reuse != config.ReuseAlways, Header: proxyheader.Of(p.cfg)}
 }
 
 // headOf converts a request from net/http for route matching.

@@ -12,6 +12,7 @@ import (
 
 	"baton/document"
 	"baton/router/config"
+	"baton/router/proxyheader"
 	"baton/router/route"
 )
 
@@ -43,10 +44,11 @@ func Connect(ctx context.Context, cfg *config.Config) ([]string, error) {
 			continue
 		}
 		asks := Names(cfg, p)
+		dial := proxyheader.Own(dialer.DialContext, func(context.Context) proxyheader.Version { return proxyheader.Of(p) })
 		for j := range p.Surrogates {
 			s := &p.Surrogates[j]
 			group.Go(func() error {
-				shown, err := once(ctx, dialer.DialContext, s, asks)
+				shown, err := once(ctx, dial, s, asks)
 				mu.Lock()
 				defer mu.Unlock()
 				seen[s.Name], fails[s.Name] = shown, err
@@ -72,7 +74,7 @@ func Connect(ctx context.Context, cfg *config.Config) ([]string, error) {
 }
 
 // once asks a surrogate for all names.
-func once(ctx context.Context, dial Dial, s *config.Surrogate, asks []Ask) (seen []Seen, err error) {
+func once(ctx context.Context, dial proxyheader.Dial, s *config.Surrogate, asks []Ask) (seen []Seen, err error) {
 	var all []Result
 	for len(asks) > 0 {
 		n := min(len(asks), namesAtOnce)

@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"net/netip"
+
+	"baton/router/proxyheader"
 )
 
 // Seen is what a surrogate has shown in a handshake.
@@ -19,9 +21,6 @@ type Seen struct {
 	HTTP3    bool              // a response announces it (Alt-Svc)
 	Refused  string            // the alert instead of a certificate
 }
-
-// Dial connects to a surrogate.
-type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 // refusal is an alert of a surrogate: it speaks TLS, but has no session for that hello.
 type refusal struct {
@@ -36,7 +35,7 @@ func (r *refusal) Error() string {
 
 // Handshake makes a handshake, offering HTTP/2 and HTTP/1.1. The caller closes the connection, which is nil if the surrogate has shown its
 // certificate and then refused this client, for example for the lack of a certificate.
-func Handshake(ctx context.Context, dial Dial, at netip.AddrPort, ask Ask) (*tls.Conn, Seen, error) {
+func Handshake(ctx context.Context, dial proxyheader.Dial, at netip.AddrPort, ask Ask) (*tls.Conn, Seen, error) {
 	seen := Seen{Ask: ask}
 	plain, err := dial(ctx, "tcp", at.String())
 	if err != nil {
@@ -88,7 +87,7 @@ type Result struct {
 }
 
 // Surrogate makes a handshake with each name at once. The caller closes the connections.
-func Surrogate(ctx context.Context, dial Dial, at netip.AddrPort, asks []Ask) []Result {
+func Surrogate(ctx context.Context, dial proxyheader.Dial, at netip.AddrPort, asks []Ask) []Result {
 	results := make([]Result, len(asks))
 	done := make(chan struct{})
 	for i := range asks {

@@ -116,7 +116,7 @@ type VIP struct {
 	Mode       Mode
 	Protocol   Protocol
 	TLS        []KeyPair // protocol http: clients use TLS, which the router ends with one of these; none: they do not
-	Interfaces []string // towards clients
+	Interfaces []string  // towards clients
 	Pipelining Pipelining
 	Routes     []Route // first match wins; only the last may match everything
 	Unlogged   bool    // its requests are in no access log

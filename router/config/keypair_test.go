@@ -54,7 +54,9 @@ func TestKeyPairs(t *testing.T) {
 	b, bKey := writePair(t, dir, "b", later, "b.test")
 	old, oldKey := writePair(t, dir, "old", time.Now().Add(-time.Hour), "old.test")
 	gone := filepath.Join(dir, "gone.pem")
-	pair := func(certificate, key string) string { return fmt.Sprintf("{certificate: %s, key: %s}", certificate, key) }
+	pair := func(certificate, key string) string {
+		return fmt.Sprintf("{certificate: %s, key: %s}", certificate, key)
+	}
 	for _, tt := range []struct {
 		name, tls, host string
 		pairs           int

@@ -19,6 +19,7 @@ import (
 
 	"baton/router/certs"
 	"baton/router/config"
+	"baton/router/proxyheader"
 )
 
 // ErrUnknown: the surrogate is not in the configuration.
@@ -28,10 +29,11 @@ var ErrUnknown = errors.New("unknown surrogate")
 type Target struct {
 	Name    string
 	Address netip.AddrPort
-	Check   *config.Health // nil: no active checks
-	Pool    string         // members of a pool replace each other
-	Reserve bool           // gets no new sessions (weight 0)
-	Names   []certs.Ask    // the check makes TLS handshakes with these names; nil: it is of plain HTTP
+	Check   *config.Health      // nil: no active checks
+	Pool    string              // members of a pool replace each other
+	Reserve bool                // gets no new sessions (weight 0)
+	Names   []certs.Ask         // the check makes TLS handshakes with these names; nil: it is of plain HTTP
+	Header  proxyheader.Version // a check's connection begins with it
 }
 
 // Transition is a change of a surrogate's phase or of its draining flag.
@@ -89,7 +91,7 @@ type watched struct {
 func New(o Options) (*Checker, error) {
 	c := &Checker{
 		passive: o.Passive, onChange: o.OnChange, onCheck: o.OnCheck, onSeen: o.OnSeen, log: o.Log,
-		probe: newProbe(o.Ports), connect: newConnect(o.Ports), secure: &secureProbe{Dialer(o.Ports).DialContext}, watched: make(map[string]*watched),
+		probe: newProbe(o.Ports), connect: newConnect(o.Ports), secure: &secureProbe{proxyheader.Own(Dialer(o.Ports).DialContext, headerOf)}, watched: make(map[string]*watched),
 	}
 	if c.onSeen == nil {
 		c.onSeen = func() {}
@@ -120,7 +122,7 @@ func (c *Checker) Close() {
 	c.wg.Wait()
 }
 
-// Update replaces the targets at a reload. A target whose address, check and names are unchanged keeps its state; another starts afresh,
+// Update replaces the targets at a reload. A target whose address, check, names and header are unchanged keeps its state; another starts afresh,
 // but stays drained. A removed target is dropped without a transition.
 func (c *Checker) Update(targets []Target) error {
 	wanted := make(map[string]Target, len(targets))
@@ -141,7 +143,7 @@ func (c *Checker) Update(targets []Target) error {
 	draining := make(map[string]bool)
 	for name, w := range c.watched {
 		draining[name] = w.machine.state.Draining
-		if t, ok := wanted[name]; ok && t.Address == w.target.Address && reflect.DeepEqual(t.Check, w.target.Check) && slices.Equal(t.Names, w.target.Names) {
+		if t, ok := wanted[name]; ok && t.alike(&w.target) {
 			w.target.Pool, w.target.Reserve = t.Pool, t.Reserve
 			delete(wanted, name)
 			continue
@@ -153,6 +155,11 @@ func (c *Checker) Update(targets []Target) error {
 		c.watch(wanted[name], draining[name])
 	}
 	return nil
+}
+
+// alike reports whether another target is checked in the same way.
+func (t *Target) alike(o *Target) bool {
+	return t.Address == o.Address && t.Header == o.Header && slices.Equal(t.Names, o.Names) && reflect.DeepEqual(t.Check, o.Check)
 }
 
 // watch starts a target; c.mu is held.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"baton/router/proxyheader"
 )
 
 // maxCheckBody is how much of a check's response is read, in bytes, so that a good connection closes without an RST.
@@ -19,7 +21,7 @@ const maxCheckBody = 64 << 10
 // Each check uses a new connection, which also tests accepting.
 func newProbe(ports PortRange) func(ctx context.Context, t Target) error {
 	transport := &http.Transport{
-		DialContext:            Dialer(ports).DialContext,
+		DialContext:            proxyheader.Own(Dialer(ports).DialContext, headerOf),
 		DisableKeepAlives:      true,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: 64 << 10,
@@ -43,7 +45,7 @@ func request(ctx context.Context, transport *http.Transport, t Target, scheme, h
 		URL:    &url.URL{Scheme: scheme, Host: t.Address.String(), Opaque: path, RawQuery: query},
 		Host:   host,
 		Header: http.Header{"User-Agent": {"baton-health"}, "Accept": {"*/*"}},
-	}).WithContext(ctx)
+	}).WithContext(expecting(ctx, t))
 	started := time.Now()
 	res, err := transport.RoundTrip(req)
 	if err != nil {
@@ -57,6 +59,17 @@ func request(ctx context.Context, transport *http.Transport, t Target, scheme, h
 		return nil, fmt.Errorf("check %s: body broke off after %s", t.Address, time.Since(started).Round(time.Millisecond))
 	}
 	return res.Header, nil
+}
+
+type headerKey struct{}
+
+// expecting has a check's connections begin with the header that the surrogate expects.
+func expecting(ctx context.Context, t Target) context.Context {
+	return context.WithValue(ctx, headerKey{}, t.Header)
+}
+
+func headerOf(ctx context.Context) proxyheader.Version {
+	return ctx.Value(headerKey{}).(proxyheader.Version)
 }
 
 // failure says why a check failed.

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"baton/router/certs"
+	"baton/router/proxyheader"
 )
 
 // maxHandshakes is how many names a check asks for. A pool with more of them is asked for the others by the next checks.
@@ -44,13 +45,13 @@ func (t *turn) choose(names []certs.Ask) []certs.Ask {
 }
 
 // secureProbe checks surrogates with TLS.
-type secureProbe struct{ dial certs.Dial }
+type secureProbe struct{ dial proxyheader.Dial }
 
 // check makes handshakes, and a request if the check has a path. It returns what the surrogate has shown, also after a failure.
 func (p *secureProbe) check(ctx context.Context, t Target, turn *turn) ([]certs.Seen, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Check.Timeout)
 	defer cancel()
-	results := certs.Surrogate(ctx, p.dial, t.Address, turn.choose(t.Names))
+	results := certs.Surrogate(expecting(ctx, t), p.dial, t.Address, turn.choose(t.Names))
 	turn.good = ""
 	var over *certs.Result // carries the request
 	for i := range results {

@@ -3,6 +3,8 @@ package health
 import (
 	"crypto/tls"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -13,6 +15,7 @@ import (
 
 	"baton/router/certs"
 	"baton/router/config"
+	"baton/router/proxyheader"
 )
 
 // secureServer serves HTTPS with httptest's certificate, for example.com.
@@ -147,6 +150,58 @@ func TestSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	poll(t, "seen by the new name", func() bool { got := c.Seen("s1"); return len(got) == 1 && got[0].Name == "www.example.com" })
+}
+
+// TestOwnHeader: the connections of checks begin with the header that surrogates expect, with TLS and without.
+func TestOwnHeader(t *testing.T) {
+	for version, want := range map[proxyheader.Version]string{
+		proxyheader.V1: "PROXY UNKNOWN\r\n", proxyheader.V2: "\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00", proxyheader.None: "",
+	} {
+		for _, secure := range []bool{false, true} {
+			var s *httptest.Server
+			got := make(chan string, 1)
+			s = httptest.NewUnstartedServer(http.NotFoundHandler())
+			s.Listener = &headedListener{s.Listener, len(want), got}
+			target := Target{Name: "s1", Address: addrOf(s), Check: quick(), Header: version}
+			if secure {
+				target.Check, target.Names = handshakes(), named("example.com")
+				s.StartTLS()
+			} else {
+				s.Config.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+				s.Start()
+			}
+			c, _ := start(t, Options{Targets: []Target{target}})
+			poll(t, "up", func() bool { return c.State("s1").Up })
+			if header := <-got; header != want {
+				t.Errorf("version %d, TLS %v: header %q, want %q", version, secure, header, want)
+			}
+			c.Close()
+			s.Close()
+		}
+	}
+}
+
+// headedListener takes so many bytes off the front of each connection.
+type headedListener struct {
+	net.Listener
+	length int
+	got    chan<- string
+}
+
+func (l *headedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	header := make([]byte, l.length)
+	if _, err := io.ReadFull(c, header); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	select {
+	case l.got <- string(header):
+	default:
+	}
+	return c, nil
 }
 
 func TestTurn(t *testing.T) {

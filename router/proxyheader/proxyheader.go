@@ -3,12 +3,16 @@
 package proxyheader
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 
 	"github.com/pires/go-proxyproto"
+
+	"baton/router/config"
 )
 
 // Version is that of the protocol; None is no header.
@@ -20,6 +24,17 @@ const (
 	V1
 	V2
 )
+
+// Of is the version that the surrogates of a pool expect.
+func Of(p *config.Pool) Version {
+	switch p.ClientAddress {
+	case config.ProxyV1:
+		return V1
+	case config.ProxyV2:
+		return V2
+	}
+	return None
+}
 
 // Write introduces a client of a VIP to a surrogate. It writes at once: servers read a header whole or not at all.
 func (v Version) Write(w io.Writer, client, vip netip.AddrPort) error {
@@ -49,6 +64,23 @@ func (v Version) WriteOwn(w io.Writer) error {
 		return fmt.Errorf("write PROXY header: %w", err)
 	}
 	return nil
+}
+
+// Dial connects to a surrogate.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Own makes a Dial for connections of the router's own. version returns what the surrogate expects.
+func Own(dial Dial, version func(ctx context.Context) Version) Dial {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		if err := version(ctx).WriteOwn(c); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		return c, nil
+	}
 }
 
 func tcp(a netip.AddrPort) *net.TCPAddr {

@@ -85,6 +85,8 @@ type RouterVIP struct {
 	TLS        bool           `json:"tls,omitempty"` // of protocol http: the router ends TLS
 	Routes     int            `json:"routes"`
 	Pipelining string         `json:"pipelining,omitempty"` // in mode handoff: hold or pass
+
+	Certificates []RouterCertificate `json:"certificates,omitempty"` // the router's own
 }
 
 // RouterPool is a set of surrogates.
@@ -119,8 +121,9 @@ type RouterSurrogate struct {
 	Certificates []RouterCertificate `json:"certificates,omitempty"` // of an encrypted pool with checks
 }
 
-// RouterCertificate is what a surrogate has shown in a TLS handshake.
+// RouterCertificate is what a surrogate has shown in a TLS handshake, or a certificate of the router's own.
 type RouterCertificate struct {
+	File     string    `json:"file,omitempty"`     // of the router's own
 	Server   string    `json:"server,omitempty"`   // the name asked for
 	Names    []string  `json:"names,omitempty"`    // that it covers
 	Expires  time.Time `json:"expires,omitzero"`   // zero: the handshake was refused

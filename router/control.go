@@ -80,6 +80,9 @@ func (r *Router) Status() (api.RouterStatus, error) {
 	}
 	for _, v := range s.cfg.VIPs {
 		vip := api.RouterVIP{Address: v.Address, Mode: string(v.Mode), Protocol: string(v.Protocol), TLS: len(v.TLS) > 0, Routes: len(v.Routes)}
+		for _, k := range v.TLS {
+			vip.Certificates = append(vip.Certificates, api.RouterCertificate{File: k.Certificate, Names: k.Pair.Leaf.DNSNames, Expires: k.Pair.Leaf.NotAfter})
+		}
 		if v.Mode == config.Handoff {
 			vip.Pipelining = string(v.Pipelining)
 		}

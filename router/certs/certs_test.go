@@ -323,3 +323,24 @@ func TestConnect(t *testing.T) {
 		t.Errorf("%d warnings:\n%s", len(got), all)
 	}
 }
+
+// TestOwn: the router's own certificates are looked at, too.
+func TestOwn(t *testing.T) {
+	cfg, err := config.Parse("f", []byte("vips:\n  - address: \"10.9.9.9:443\"\n    mode: proxy\n    tls: [{certificate: /a, key: /b}, {certificate: /c, key: /d}, {certificate: /e, key: /f}]\n    routes: [{pool: a}]\n"+
+		"pools:\n  a: {surrogates: [{name: a1, address: \"10.2.1.2:80\"}]}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	routes, err := route.Compile(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	cfg.VIPs[0].TLS[0].Pair = sign(t, now.AddDate(0, 1, 0), "a.test")
+	cfg.VIPs[0].TLS[1].Pair = sign(t, now.AddDate(0, 0, 3), "c.test")
+	got := Look(cfg, routes, func(string) []Seen { return nil }, now)
+	want := []string{"f:4:40: vips[0].tls[1]: certificate /c, for c.test, expires on 2026-11-04T00:00:00Z, within 14 days"}
+	if diff := cmp.Diff(want, got.Warnings); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

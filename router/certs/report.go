@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"crypto/x509"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -59,6 +60,7 @@ func Look(cfg *config.Config, routes *route.Table, seen func(surrogate string) [
 			}
 		}
 	}
+	r.own(cfg, now)
 	r.overlaps(cfg, routes, shown)
 	return r
 }
@@ -87,16 +89,40 @@ func judge(s *Seen, now time.Time) []string {
 	if s.Name != "" && !covers(s.Leaf.DNSNames, s.Name) {
 		out = append(out, fmt.Sprintf("certificate does not cover %s: it is for %s", name, names(s.Leaf.DNSNames)))
 	}
-	ends := s.Leaf.NotAfter.UTC().Format(time.RFC3339)
-	switch {
-	case now.After(s.Leaf.NotAfter):
-		out = append(out, fmt.Sprintf("certificate%s expired on %s", forName(name), ends))
-	case now.Add(Soon).After(s.Leaf.NotAfter):
-		out = append(out, fmt.Sprintf("certificate%s expires on %s, within 14 days", forName(name), ends))
-	case now.Before(s.Leaf.NotBefore):
-		out = append(out, fmt.Sprintf("certificate%s is not valid before %s", forName(name), s.Leaf.NotBefore.UTC().Format(time.RFC3339)))
+	if text := validity(s.Leaf, now); text != "" {
+		out = append(out, "certificate"+forName(name)+" "+text)
 	}
 	return out
+}
+
+// validity says that a certificate is not valid, or not for long; "" if it is.
+func validity(c *x509.Certificate, now time.Time) string {
+	ends := c.NotAfter.UTC().Format(time.RFC3339)
+	switch {
+	case now.After(c.NotAfter):
+		return "expired on " + ends
+	case now.Add(Soon).After(c.NotAfter):
+		return "expires on " + ends + ", within 14 days"
+	case now.Before(c.NotBefore):
+		return "is not valid before " + c.NotBefore.UTC().Format(time.RFC3339)
+	}
+	return ""
+}
+
+// own looks at the router's own certificates. Those of Parse are not there.
+func (r *Report) own(cfg *config.Config, now time.Time) {
+	for i := range cfg.VIPs {
+		v := &cfg.VIPs[i]
+		for j, k := range v.TLS {
+			if k.Pair.Leaf == nil {
+				continue
+			}
+			if text := validity(k.Pair.Leaf, now); text != "" {
+				at := document.Index(document.Join(document.Index("vips", i), "tls"), j)
+				r.warn(cfg, at, fmt.Sprintf("certificate %s, for %s, %s", document.Clip(k.Certificate), names(k.Pair.Leaf.DNSNames), text))
+			}
+		}
+	}
 }
 
 // mostNames is how many of a certificate's names a message has.

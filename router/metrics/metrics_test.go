@@ -37,6 +37,7 @@ func status() api.RouterStatus {
 				{Server: "a.test", Expires: time.Unix(1800000000, 0), Warnings: []string{"it is for b.test"}}, {Server: "b.test", Warnings: []string{"refused"}},
 			}},
 		}}},
+		VIPs:     []api.RouterVIP{{Address: vip, Certificates: []api.RouterCertificate{{File: "/a.pem", Expires: time.Unix(1900000000, 0)}}}},
 		Overlaps: []api.RouterOverlap{{VIP: vip, Pool: "video", Other: "shop", Names: []string{"*.test", "a.test"}}},
 	}
 }
@@ -94,6 +95,7 @@ func TestSeries(t *testing.T) {
 		`baton_router_surrogate_up{pool="video",surrogate="s1"} 1`,
 		`baton_router_surrogate_up{pool="video",surrogate="s2"} 0`,
 		`baton_router_surrogate_draining{pool="video",surrogate="s2"} 1`,
+		`baton_router_own_certificate_expires_timestamp_seconds{file="/a.pem",vip="10.9.9.9:80"} 1.9e+09`,
 		`baton_router_certificate_overlaps{other="shop",pool="video",vip="10.9.9.9:80"} 2`,
 		`baton_router_certificate_warnings{pool="video",server="a.test",surrogate="s2"} 1`,
 		`baton_router_certificate_warnings{pool="video",server="b.test",surrogate="s2"} 1`,

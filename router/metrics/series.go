@@ -20,6 +20,11 @@ func Series(s *api.RouterStatus) []exporter.Number {
 			ofSurrogate(&n, p.Name, &p.Surrogates[i])
 		}
 	}
+	for _, v := range s.VIPs {
+		for _, c := range v.Certificates {
+			n.Gauge("own_certificate_expires_timestamp_seconds", "When a certificate of the router's own expires.", float64(c.Expires.Unix()), "vip", v.Address.String(), "file", c.File)
+		}
+	}
 	for _, o := range s.Overlaps {
 		n.GaugeInt("certificate_overlaps", "Names by which certificates of two pools of a VIP overlap: browsers may send requests to the wrong one.", len(o.Names),
 			"vip", o.VIP.String(), "pool", o.Pool, "other", o.Other)

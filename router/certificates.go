@@ -31,7 +31,6 @@ func (r *Router) watchCertificates(ctx context.Context) error {
 	for {
 		s := r.current()
 		report := certs.Look(s.cfg, s.routes, r.health.Seen, time.Now())
-		r.certificates.Store(report)
 		arisen := make(map[string]bool, len(report.Warnings))
 		for _, line := range report.Warnings {
 			if arisen[line] = true; !logged[line] {
@@ -39,6 +38,7 @@ func (r *Router) watchCertificates(ctx context.Context) error {
 			}
 		}
 		logged = arisen
+		r.certificates.Store(report)
 		select {
 		case <-ctx.Done():
 			return nil

@@ -34,9 +34,9 @@ func TestCertificates(t *testing.T) {
       - {match: {sni: headed.test}, pool: headed}
 %s
 pools:
-  a: {health: {interval: 100ms}, surrogates: [{name: a1, address: %q}]}
-  b: {health: {interval: 100ms, path: /128}, surrogates: [{name: b1, address: %q}]}
-  headed: {client_address: proxy-v2, health: {interval: 100ms, path: /128}, surrogates: [{name: h1, address: "10.2.3.2:8443"}]}
+  a: {health: {interval: 500ms}, surrogates: [{name: a1, address: %q}]}
+  b: {health: {interval: 500ms, path: /128}, surrogates: [{name: b1, address: %q}]}
+  headed: {client_address: proxy-v2, health: {interval: 500ms, path: /128}, surrogates: [{name: h1, address: "10.2.3.2:8443"}]}
 %s
 `, n.front.Name, routes, secure(a, false), secure(b, false), pools)
 	}
@@ -89,7 +89,7 @@ pools:
 
 	// A surrogate that does not speak TLS is down, and the message says so.
 	if err := r.configure(config("      - {match: {sni: plain.test}, pool: plain}",
-		fmt.Sprintf("  plain: {health: {interval: 100ms}, surrogates: [{name: p1, address: %q}]}", secure(plain, false)))); err != nil {
+		fmt.Sprintf("  plain: {health: {interval: 500ms}, surrogates: [{name: p1, address: %q}]}", secure(plain, false)))); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := n.baton(deadline(t), "router", "reload", "--control", r.socket); err != nil || strings.Contains(out, "pool a has changed") {

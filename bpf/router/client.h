@@ -151,13 +151,23 @@ static __always_inline int after_client(struct __sk_buff *skb, struct work *w, c
 	return w->out.insert ? send_with_insertion(skb, w, s, now) : send_to_server(skb, w, s, now, TO_SERVER);
 }
 
+/* Whether the packet is part of the session's stream, and has changed its record. */
+static __always_inline bool goes_on(__u32 next)
+{
+	return next == NEXT_SEND || next == NEXT_RECYCLE || next == NEXT_RECYCLE_RESET || next == NEXT_RESET ||
+	       next == NEXT_OVER;
+}
+
 __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 {
 	struct work *w = work();
 	struct config *set = config();
 	struct splice *s = splice_at(idx);
 	struct input in = { .now = clock_ms() };
-	__u32 next;
+	struct request_log *l = log_at(idx);
+	__u32 next, nxt;
+	__u64 ns;
+	bool logged;
 	int verdict;
 
 	if (!w || !s || !set)
@@ -178,10 +188,15 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 		if (verdict)
 			return verdict;
 	}
+	ns = l && w->packet.len ? bpf_ktime_get_ns() : 0;
 	bpf_spin_lock(&s->lock);
+	nxt = s->snd_nxt;
 	next = client_event(s, &in, &w->out, &w->reply, &w->left);
 	if (s->ins_len)
 		introduce(s, &w->introduction);
+	logged = l && goes_on(next) && log_client(l, s, &w->packet, nxt, skb->gso_segs, ns, &w->logged);
 	bpf_spin_unlock(&s->lock);
+	if (logged)
+		put_log(&w->logged);
 	return after_client(skb, w, set, idx, s, next, in.now);
 }

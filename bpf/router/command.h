@@ -52,6 +52,8 @@ static long sweep_step(__u32 i, struct splice_sweep *sweep)
 	if (end) {
 		if (end == LEG_ABANDONED && set)
 			remember_client(s, set, now);
+		if (c->kind == COMMAND_ABANDON && end == LEG_EXPIRED)
+			end_log(idx, LEG_REFUSED);
 		bury(idx, s, end, now);
 		sweep->changed++;
 	}

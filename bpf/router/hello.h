@@ -230,7 +230,9 @@ static __always_inline int host_of_hello(struct __sk_buff *skb, const struct pac
 	len = be16_at(b + 3);
 	if (be16_at(b) != h.size - 2 || b[2] || len != h.size - LIST_HEADER) /* one host_name (RFC 6066, 3) */
 		return -1;
-	return host_of_name(skb, p, h.name + LIST_HEADER, len, q);
+	q->name_at = h.name + LIST_HEADER;
+	q->name_len = len;
+	return host_of_name(skb, p, q->name_at, len, q);
 }
 
 /* Reads and routes the current hello. False: upcall. */

@@ -217,11 +217,53 @@ struct {
 	__uint(max_entries, 1 << 20);
 } events SEC(".maps");
 
+/* Records of the access log by splice: page idx / LOG_PAGE, place idx % LOG_PAGE. User space adds a page when a VIP logs. */
+struct log_page {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, LOG_PAGE);
+	__type(key, __u32);
+	__type(value, struct request_log);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 512);
+	__type(key, __u32);
+	__array(values, struct log_page);
+} log_pages SEC(".maps");
+
+/* Records that are over, for user space, which makes the ring when a VIP logs. Full: the record is lost. */
+struct log_ring {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 << 20);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(values, struct log_ring);
+} log_rings SEC(".maps");
+
+/* Records that found no room. */
+COUNTERS(logs_lost, 1);
+
+/* Of clients whose decision user space has made. Full: the record has no name, and what the first packet has of the head. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct tuple);
+	__type(value, struct log_head);
+} log_heads SEC(".maps");
+
 /* The VIP of a request and its lookup keys, all of one generation. */
 struct routing {
 	struct vip vip;
 	__u32 generation; /* of the config, as read by to_vip */
 	__u64 hash;       /* of a hello, for policy hash */
+	__u32 name_at;    /* of a hello: offset of the server name in the packet */
+	__u32 name_len;
 	struct host_key host;
 	struct route_key route;
 };

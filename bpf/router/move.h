@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../session/move.h"
+#include "describe.h"
 #include "upcall.h"
 #include "session.h"
 
@@ -24,7 +25,8 @@ __noinline int leave_leg(struct __sk_buff *skb, __u32 idx, int verdict)
 	struct work *w = work();
 	struct splice *s = splice_at(idx);
 	struct input in = { .now = clock_ms() };
-	bool owed = verdict == MOVED;
+	bool owed = verdict == MOVED, logged = false;
+	struct request_log *l = log_at(idx);
 	__u32 next;
 
 	if (!w || !s)
@@ -34,9 +36,13 @@ __noinline int leave_leg(struct __sk_buff *skb, __u32 idx, int verdict)
 	bpf_spin_lock(&s->lock);
 	next = leave_event(s, &in, &owed, &w->reply, &w->left);
 	w->reply_hop = s->to_server;
+	if (next != LEAVE_NOT && l)
+		logged = take_log(l, &w->logged);
 	bpf_spin_unlock(&s->lock);
 	if (next == LEAVE_NOT)
 		return 0;
+	if (logged)
+		put_log(&w->logged);
 	if (next == LEAVE_CLOSED)
 		bury(idx, s, LEG_CLOSED, in.now);
 	else
@@ -90,6 +96,31 @@ static __always_inline int find_decision(struct __sk_buff *skb, struct work *w, 
 	return upcall(skb, w, set, now);
 }
 
+/* The routed request begins, if it stays: what is logged of the one before is over. Returns enum request_next. */
+static __always_inline __u32 begin_next(struct work *w, __u32 idx, struct splice *s, const struct input *in, bool local,
+					__u32 *ts_client)
+{
+	struct request_log *l = log_at(idx);
+	bool here, logged = false;
+	__u32 next;
+
+	bpf_spin_lock(&s->lock);
+	here = !local && (w->decision.surrogate == NO_SURROGATE ? s->pool == w->decision.pool
+								: s->surrogate == w->decision.surrogate);
+	next = request_event(s, in, &w->decision, here, &w->out);
+	*ts_client = s->ts_client;
+	if (next == REQUEST_STAYS && l) {
+		logged = take_log(l, &w->logged);
+		begin_log(l, &w->request, s, in->packet->seq, in->packet->len);
+	}
+	bpf_spin_unlock(&s->lock);
+	if (logged)
+		put_log(&w->logged);
+	if (next == REQUEST_STAYS)
+		miss_log(&w->request, l);
+	return next;
+}
+
 /* The next request of a spliced session: it stays on its leg, or moves to one of another pool or surrogate. */
 __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 {
@@ -98,8 +129,8 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	struct splice *s = splice_at(idx);
 	struct input in = { .now = clock_ms() };
 	int verdict, known = NOT_KNOWN;
-	bool local, here;
 	__u32 next, ts_client;
+	bool local;
 	struct packet *p;
 
 	if (!w || !s || !set)
@@ -123,16 +154,12 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	if (verdict)
 		return verdict;
 	local = known && w->known.state == CLIENT_LOCAL;
+	describe(skb, known);
 	if (w->decision.chunked)
 		walk_first(skb, p, &w->decision, &w->walk);
 	if (!local && w->routing.vip.flags & VIP_HOLD && !hold_first(skb, p, &w->decision, &w->walk, &w->sum))
 		return DROP_EARLY;
-	bpf_spin_lock(&s->lock);
-	here = !local && (w->decision.surrogate == NO_SURROGATE ? s->pool == w->decision.pool
-								: s->surrogate == w->decision.surrogate);
-	next = request_event(s, &in, &w->decision, here, &w->out);
-	ts_client = s->ts_client;
-	bpf_spin_unlock(&s->lock);
+	next = begin_next(w, idx, s, &in, local, &ts_client);
 	if (next == REQUEST_RACE || next == REQUEST_EARLY)
 		return next == REQUEST_RACE ? DROP_RACE : DROP_EARLY;
 	if (next == REQUEST_STAYS) {

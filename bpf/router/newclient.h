@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "describe.h"
 #include "hello.h"
 #include "upcall.h"
 #include "session.h"
@@ -58,6 +59,7 @@ __noinline int first_request(struct __sk_buff *skb, bool known)
 			    : !decide(skb, &w->packet, &w->reading.scan, &w->routing, &w->decision))
 			return upcall(skb, w, set, now);
 	}
+	describe(skb, state == CLIENT_SPLICE);
 	verdict = splice_client(skb, NO_SPLICE, w->packet.tsecr);
 	if (!verdict)
 		return upcall(skb, w, set, now);

@@ -158,7 +158,10 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 	struct config *set = config();
 	struct splice *s = splice_at(idx);
 	struct input in = { .now = clock_ms() };
-	__u32 next;
+	struct request_log *l = log_at(idx);
+	__u32 next, nxt;
+	__u8 response;
+	__u64 ns;
 	int verdict;
 
 	if (!w || !s || !set)
@@ -173,10 +176,15 @@ __noinline int server_packet(struct __sk_buff *skb, __u32 idx)
 	verdict = read_server_packet(skb, w, idx, s);
 	if (verdict)
 		return verdict;
+	ns = l ? bpf_ktime_get_ns() : 0;
 	bpf_spin_lock(&s->lock);
+	nxt = s->rcv_nxt;
+	response = s->response;
 	next = server_event(s, &in, &w->out, &w->reply);
 	if (next == SERVER_INSERT)
 		introduce(s, &w->introduction);
+	if (l && (next == SERVER_SEND || next == SERVER_OVER || next == SERVER_CLOSED))
+		log_server(l, s, &in, nxt, response, skb->gso_segs, ns);
 	bpf_spin_unlock(&s->lock);
 	return after_server(skb, w, set, idx, s, next, in.now);
 }

@@ -6,6 +6,7 @@
 #include "decide.h"
 #include "hold.h"
 #include "legs.h"
+#include "log.h"
 #include "syn_options.h"
 #include "sources.h"
 #include "walk.h"
@@ -40,6 +41,7 @@ static __always_inline void bury(__u32 idx, struct splice *s, __u32 end, __u32 n
 	struct flow *f = bpf_map_lookup_elem(&flows, &s->client);
 	struct surrogate *of = surrogate_at(s->surrogate);
 
+	end_log(idx, end);
 	/* a decision on its next request would apply to the port's next session */
 	if (s->flags & SPLICE_UPCALL)
 		forget_undecided(&s->client);
@@ -286,6 +288,7 @@ __noinline int join_leg(struct __sk_buff *skb, const struct popped_leg *t, __u32
 	struct input in = { .now = clock_ms() };
 	struct joining j = { .ts_client = ts_client, .ifindex = skb->ifindex };
 	struct flow f = { .side = SIDE_CLIENT };
+	struct request_log *l;
 	struct splice *s;
 
 	if (!w || !set || !t)
@@ -307,11 +310,16 @@ __noinline int join_leg(struct __sk_buff *skb, const struct popped_leg *t, __u32
 		return_leg(t);
 		return bpf_map_lookup_elem(&flows, &w->packet.key) ? DROP_RACE : DROP_FLOWS_FULL;
 	}
+	l = log_at(t->idx);
 	bpf_spin_lock(&s->lock);
 	joined = join_event(s, &in, &j, t->surrogate, t->leg_class, &w->out, &w->joined);
+	if (joined && l)
+		begin_log(l, &w->request, s, w->packet.seq, j.insert ? 0 : w->packet.len);
 	bpf_spin_unlock(&s->lock);
-	if (joined)
+	if (joined) {
+		miss_log(&w->request, l);
 		return 0;
+	}
 	f.splice = moved_from;
 	if (first)
 		bpf_map_delete_elem(&flows, &w->packet.key);

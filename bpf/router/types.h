@@ -32,6 +32,9 @@ enum bound {
 	GENERATIONS = 2,       /* of the routing tables; one is in force */
 	POOL_NAME = 128,
 	SOURCES = 65536, /* power of two: counters of undecided clients by source; the next one counts all */
+	LOG_PAGE = 256,  /* splices whose records of the access log are in one map */
+	LOG_HEAD = 512,  /* of a request, in its record */
+	LOG_NAME = 128,  /* of a host or server name, in a record */
 };
 
 #define NO_SPLICE 0xffffffff
@@ -115,6 +118,7 @@ enum vip_flag {
 	VIP_CLOSED = 8,   /* no new sessions */
 	VIP_TLS = 32,     /* sessions are routed by their hello */
 	VIP_HOLD = 16,    /* each request is routed separately: it waits until the previous response is complete */
+	VIP_LOG = 64,     /* what is spliced leaves a record */
 };
 
 /*
@@ -254,6 +258,56 @@ struct leg_event {
 	__u32 requests; /* served on the leg */
 	__u32 age;      /* ms since the leg was established */
 	__u32 idle;     /* ms since it was last used */
+};
+
+enum log_state {
+	LOG_NONE,
+	LOG_BEGUN,
+	LOG_COMPLETE, /* the response is complete, but not acknowledged by the client */
+};
+
+enum log_flag {
+	LOG_TLS = 1,
+	LOG_WHOLE = 2,        /* messages are not tracked: the record is of the rest of the session */
+	LOG_CLIENT_FIRST = 4, /* the client sent the first FIN */
+	LOG_SERVER_FIRST = 8,
+	LOG_SERVER_FIN = 16,
+};
+
+/* A request, or a session whose requests are not tracked, for the access log. Times are those of CLOCK_MONOTONIC. */
+struct request_log {
+	__u64 start;     /* ns */
+	__u64 first;     /* ns: first byte of the response; 0: none */
+	__u64 end;       /* ns */
+	__u64 to_server; /* bytes, without retransmissions */
+	__u64 to_client;
+	struct tuple client;
+	struct tuple server;
+	__u32 snd_from; /* snd_nxt at the start */
+	__u32 rcv_from;
+	__u32 client_again; /* segments that the client has sent again */
+	__u32 server_again;
+	__u16 surrogate;
+	__u16 pool;
+	__u16 status;
+	__u8 state;    /* enum log_state */
+	__u8 flags;    /* enum log_flag */
+	__u8 how;      /* enum leg_end, unless complete */
+	__u8 response; /* enum framing, at the end unless complete */
+	__u8 version;  /* last digit of HTTP's; 0: not known here */
+	__u8 pad;
+	__u16 head_len;
+	__u16 name_len;
+	__u8 name[LOG_NAME]; /* a server name, or the beginning of the value of Host and more */
+	__u8 head[LOG_HEAD]; /* the request's first bytes; user space gets head_len of them */
+};
+
+/* What user space has read of the request or hello that it has decided, for the record. */
+struct log_head {
+	__u16 name_len;
+	__u16 head_len;
+	__u8 name[LOG_NAME];
+	__u8 head[LOG_HEAD];
 };
 
 /* A command runs with softirqs disabled on its CPU, so user space keeps count small. */

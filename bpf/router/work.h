@@ -44,6 +44,8 @@ struct work {
 	struct cookie_headers cookie;
 	struct bpf_fib_lookup fib;
 	struct splice_command command;
+	struct request_log request; /* current, by describe */
+	struct request_log logged;  /* the one that is over */
 	struct left left;
 	struct joined joined;
 	struct introduction introduction;

@@ -139,6 +139,7 @@ func (r *Router) Decide(client, vip netip.AddrPort, seq packet.Seq, d Decision) 
 func (r *Router) ForgetClient(client, vip netip.AddrPort) {
 	key := tuple(client, vip)
 	_ = r.maps.Clients.Delete(key)
+	_ = r.maps.LogHeads.Delete(key)
 	var f routerFlow
 	if r.maps.Flows.Lookup(key, &f) == nil && routerSide(f.Side) == routerSideSIDE_LOCAL {
 		_ = r.maps.Flows.Delete(key)

@@ -45,6 +45,7 @@ type Router struct {
 	sweeper  sweeper
 	queues   queues
 	tables   tables
+	logs     logs
 	salt     uint32
 }
 
@@ -88,7 +89,10 @@ func Open(o Options) (_ *Router, err error) {
 		if err := datapath.PinMissing(o.State, r.named(), pinned, layout); err != nil {
 			return nil, err
 		}
-		if err := r.EachSplice(func(s Splice) error { r.used(s.Number); return nil }); err != nil {
+		if err := r.adoptLogs(); err != nil {
+			return nil, err
+		}
+		if err := r.EachSplice(func(s Splice) error { return r.used(s.Number) }); err != nil {
 			return nil, err
 		}
 		return r, r.adoptLinks()
@@ -109,9 +113,15 @@ func (r *Router) own() error {
 	return err
 }
 
-// used includes the splice in sweeps. The caller opens legs one at a time.
-func (r *Router) used(splice uint32) {
-	r.top.Store(max(r.top.Load(), splice+1))
+// used includes the splice in sweeps, and makes a place for its log record. The caller opens legs one at a time.
+func (r *Router) used(splice uint32) error {
+	if splice < r.top.Load() {
+		return nil
+	}
+	r.top.Store(splice + 1)
+	r.logs.Lock()
+	defer r.logs.Unlock()
+	return r.makePages()
 }
 
 // Adopted reports whether the state existed before.
@@ -131,6 +141,7 @@ func (r *Router) load(pinned map[string]*ebpf.Map) error {
 	spec.Maps[routerMapClients].MaxEntries = uint32(r.options.Pending)
 	spec.Maps[routerMapSynOptions].MaxEntries = uint32(r.options.Pending)
 	spec.Maps[routerMapIdleLegs].InnerMap.MaxEntries = uint32(r.options.Legs)
+	spec.Maps[routerMapLogPages].MaxEntries = uint32(r.options.Sessions)/uint32(routerBoundLOG_PAGE) + 1
 
 	var objs routerObjects
 	opts := &ebpf.CollectionOptions{MapReplacements: make(map[string]*ebpf.Map)}
@@ -174,6 +185,10 @@ func (r *Router) named() map[string]*ebpf.Map {
 		routerMapLimits:        r.maps.Limits,
 		routerMapLingering:     r.maps.Lingering,
 		routerMapLingeringLost: r.maps.LingeringLost,
+		routerMapLogHeads:      r.maps.LogHeads,
+		routerMapLogPages:      r.maps.LogPages,
+		routerMapLogRings:      r.maps.LogRings,
+		routerMapLogsLost:      r.maps.LogsLost,
 		routerMapPaths:         r.maps.Paths,
 		routerMapPoolNames:     r.maps.PoolNames,
 		routerMapPools:         r.maps.Pools,
@@ -210,7 +225,7 @@ func (r *Router) Close() error {
 	if r.replay != nil {
 		errs = append(errs, r.replay.Close())
 	}
-	errs = append(errs, r.programs.Close(), r.maps.Close(), r.tables.close())
+	errs = append(errs, r.programs.Close(), r.maps.Close(), r.tables.close(), r.logs.close())
 	if r.lock != nil {
 		errs = append(errs, r.lock.Close())
 	}

@@ -48,6 +48,9 @@ const (
 	routerBoundGENERATIONS    routerBound = 2
 	routerBoundPOOL_NAME      routerBound = 128
 	routerBoundSOURCES        routerBound = 65536
+	routerBoundLOG_PAGE       routerBound = 256
+	routerBoundLOG_HEAD       routerBound = 512
+	routerBoundLOG_NAME       routerBound = 128
 )
 
 type routerChoices struct {
@@ -205,6 +208,32 @@ type routerLimit struct {
 	Requests uint32
 }
 
+type routerLogFlag uint32
+
+const (
+	routerLogFlagLOG_TLS          routerLogFlag = 1
+	routerLogFlagLOG_WHOLE        routerLogFlag = 2
+	routerLogFlagLOG_CLIENT_FIRST routerLogFlag = 4
+	routerLogFlagLOG_SERVER_FIRST routerLogFlag = 8
+	routerLogFlagLOG_SERVER_FIN   routerLogFlag = 16
+)
+
+type routerLogHead struct {
+	_       structs.HostLayout
+	NameLen uint16
+	HeadLen uint16
+	Name    [128]uint8
+	Head    [512]uint8
+}
+
+type routerLogState uint32
+
+const (
+	routerLogStateLOG_NONE     routerLogState = 0
+	routerLogStateLOG_BEGUN    routerLogState = 1
+	routerLogStateLOG_COMPLETE routerLogState = 2
+)
+
 type routerMethod uint32
 
 const (
@@ -252,6 +281,34 @@ type routerPool struct {
 type routerPoolName struct {
 	_    structs.HostLayout
 	Name [128]uint8
+}
+
+type routerRequestLog struct {
+	_           structs.HostLayout
+	Start       uint64
+	First       uint64
+	End         uint64
+	ToServer    uint64
+	ToClient    uint64
+	Client      routerTuple
+	Server      routerTuple
+	SndFrom     uint32
+	RcvFrom     uint32
+	ClientAgain uint32
+	ServerAgain uint32
+	Surrogate   uint16
+	Pool        uint16
+	Status      uint16
+	State       uint8
+	Flags       uint8
+	How         uint8
+	Response    uint8
+	Version     uint8
+	Pad         uint8
+	HeadLen     uint16
+	NameLen     uint16
+	Name        [128]uint8
+	Head        [512]uint8
 }
 
 type routerReuse uint32
@@ -514,6 +571,7 @@ const (
 	routerVipFlagVIP_CLOSED   routerVipFlag = 8
 	routerVipFlagVIP_TLS      routerVipFlag = 32
 	routerVipFlagVIP_HOLD     routerVipFlag = 16
+	routerVipFlagVIP_LOG      routerVipFlag = 64
 )
 
 type routerVipKey struct {
@@ -543,6 +601,10 @@ const (
 	routerMapLimits            = "limits"
 	routerMapLingering         = "lingering"
 	routerMapLingeringLost     = "lingering_lost"
+	routerMapLogHeads          = "log_heads"
+	routerMapLogPages          = "log_pages"
+	routerMapLogRings          = "log_rings"
+	routerMapLogsLost          = "logs_lost"
 	routerMapPartials          = "partials"
 	routerMapPaths             = "paths"
 	routerMapPoolNames         = "pool_names"
@@ -572,9 +634,12 @@ const (
 	routerVarHeaderType        = "header_type"
 	routerVarLegEndType        = "leg_end_type"
 	routerVarLegEventType      = "leg_event_type"
+	routerVarLogFlagType       = "log_flag_type"
+	routerVarLogStateType      = "log_state_type"
 	routerVarMethodType        = "method_type"
 	routerVarModeType          = "mode_type"
 	routerVarPolicyType        = "policy_type"
+	routerVarRequestLogType    = "request_log_type"
 	routerVarReuseType         = "reuse_type"
 	routerVarSessionBoundType  = "session_bound_type"
 	routerVarSideType          = "side_type"
@@ -645,6 +710,10 @@ type routerMapSpecs struct {
 	Limits        *ebpf.MapSpec `ebpf:"limits"`
 	Lingering     *ebpf.MapSpec `ebpf:"lingering"`
 	LingeringLost *ebpf.MapSpec `ebpf:"lingering_lost"`
+	LogHeads      *ebpf.MapSpec `ebpf:"log_heads"`
+	LogPages      *ebpf.MapSpec `ebpf:"log_pages"`
+	LogRings      *ebpf.MapSpec `ebpf:"log_rings"`
+	LogsLost      *ebpf.MapSpec `ebpf:"logs_lost"`
 	Partials      *ebpf.MapSpec `ebpf:"partials"`
 	Paths         *ebpf.MapSpec `ebpf:"paths"`
 	PoolNames     *ebpf.MapSpec `ebpf:"pool_names"`
@@ -677,9 +746,12 @@ type routerVariableSpecs struct {
 	HeaderType        *ebpf.VariableSpec `ebpf:"header_type"`
 	LegEndType        *ebpf.VariableSpec `ebpf:"leg_end_type"`
 	LegEventType      *ebpf.VariableSpec `ebpf:"leg_event_type"`
+	LogFlagType       *ebpf.VariableSpec `ebpf:"log_flag_type"`
+	LogStateType      *ebpf.VariableSpec `ebpf:"log_state_type"`
 	MethodType        *ebpf.VariableSpec `ebpf:"method_type"`
 	ModeType          *ebpf.VariableSpec `ebpf:"mode_type"`
 	PolicyType        *ebpf.VariableSpec `ebpf:"policy_type"`
+	RequestLogType    *ebpf.VariableSpec `ebpf:"request_log_type"`
 	ReuseType         *ebpf.VariableSpec `ebpf:"reuse_type"`
 	SessionBoundType  *ebpf.VariableSpec `ebpf:"session_bound_type"`
 	SideType          *ebpf.VariableSpec `ebpf:"side_type"`
@@ -719,6 +791,10 @@ type routerMaps struct {
 	Limits        *ebpf.Map `ebpf:"limits"`
 	Lingering     *ebpf.Map `ebpf:"lingering"`
 	LingeringLost *ebpf.Map `ebpf:"lingering_lost"`
+	LogHeads      *ebpf.Map `ebpf:"log_heads"`
+	LogPages      *ebpf.Map `ebpf:"log_pages"`
+	LogRings      *ebpf.Map `ebpf:"log_rings"`
+	LogsLost      *ebpf.Map `ebpf:"logs_lost"`
 	Partials      *ebpf.Map `ebpf:"partials"`
 	Paths         *ebpf.Map `ebpf:"paths"`
 	PoolNames     *ebpf.Map `ebpf:"pool_names"`
@@ -747,6 +823,10 @@ func (m *routerMaps) Close() error {
 		m.Limits,
 		m.Lingering,
 		m.LingeringLost,
+		m.LogHeads,
+		m.LogPages,
+		m.LogRings,
+		m.LogsLost,
 		m.Partials,
 		m.Paths,
 		m.PoolNames,
@@ -780,9 +860,12 @@ type routerVariables struct {
 	HeaderType        *ebpf.Variable `ebpf:"header_type"`
 	LegEndType        *ebpf.Variable `ebpf:"leg_end_type"`
 	LegEventType      *ebpf.Variable `ebpf:"leg_event_type"`
+	LogFlagType       *ebpf.Variable `ebpf:"log_flag_type"`
+	LogStateType      *ebpf.Variable `ebpf:"log_state_type"`
 	MethodType        *ebpf.Variable `ebpf:"method_type"`
 	ModeType          *ebpf.Variable `ebpf:"mode_type"`
 	PolicyType        *ebpf.Variable `ebpf:"policy_type"`
+	RequestLogType    *ebpf.Variable `ebpf:"request_log_type"`
 	ReuseType         *ebpf.Variable `ebpf:"reuse_type"`
 	SessionBoundType  *ebpf.Variable `ebpf:"session_bound_type"`
 	SideType          *ebpf.Variable `ebpf:"side_type"`

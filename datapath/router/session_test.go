@@ -111,7 +111,7 @@ func spliceOf(client, server splice.Leg) routerSplice {
 // put writes a splice, its flows and, if idle, its queue entry.
 func (k *rig) put(n uint32, s routerSplice) {
 	k.t.Helper()
-	k.used(n)
+	k.must(k.used(n))
 	k.must(k.maps.Splices.Update(n, &s, ebpf.UpdateAny))
 	k.must(k.maps.Flows.Update(s.Server, routerFlow{Splice: n, Side: uint32(routerSideSIDE_SERVER)}, ebpf.UpdateAny))
 	switch State(s.State) {

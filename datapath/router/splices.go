@@ -167,7 +167,9 @@ func (r *Router) OpenLeg(l Leg) error {
 		Since: datapath.Clock(), Seen: datapath.Clock(),
 	}
 	k.ToServer.Ifindex = uint32(l.Ifindex)
-	r.used(l.Number)
+	if err := r.used(l.Number); err != nil {
+		return fmt.Errorf("open leg %d: %w", l.Number, err)
+	}
 	if err := r.maps.Splices.Update(l.Number, &k, ebpf.UpdateAny); err != nil {
 		return fmt.Errorf("open leg %d: %w", l.Number, err)
 	}

@@ -81,7 +81,7 @@ func TestSweepsOfAMillionSessions(t *testing.T) {
 	const n, pending = 1_000_000, 65536
 	k := sized(t, Options{Sessions: n, Pending: pending, Legs: 1})
 	client := k.fill(n)
-	k.used(n - 1)
+	k.must(k.used(n - 1))
 	vip := families[0].vip
 	measureSweeps(t, "nothing", func() {})
 	timeouts := Timeouts{Handshake: time.Hour, Idle: time.Hour, Closing: time.Hour}

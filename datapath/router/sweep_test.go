@@ -252,7 +252,7 @@ func TestSweepsGoRound(t *testing.T) {
 	const n = 2*spliceShare + 100 // and of clientShare
 	k := sized(t, Options{Sessions: n, Pending: n, Legs: 1})
 	client := k.fill(n)
-	k.used(n - 1)
+	k.must(k.used(n - 1))
 	for pass := range uint32(3) {
 		ended := 0
 		for _, number := range []uint32{pass, spliceShare + pass, n - 1 - pass} {

@@ -170,6 +170,7 @@ type VIP struct {
 	Closed  bool // no new sessions
 	TLS     bool // sessions are routed by their hello
 	Hold    bool // each request waits until the previous response is complete
+	Log     bool // what is spliced leaves a record
 }
 
 // SetVIPs replaces all VIPs, not atomically.
@@ -185,6 +186,11 @@ func vipID(generation uint32, id uint16) uint16 { return uint16(generation)*uint
 func (r *Router) writeVIPs(generation uint32, vips map[netip.AddrPort]VIP) error {
 	want := make(map[routerVipKey]routerVip)
 	for at, v := range vips {
+		if v.Log {
+			if err := r.startLogs(); err != nil {
+				return err
+			}
+		}
 		if int(v.ID) >= MaxVIPs {
 			return fmt.Errorf("set VIPs: number %d", v.ID)
 		}
@@ -199,6 +205,7 @@ func (r *Router) writeVIPs(generation uint32, vips map[netip.AddrPort]VIP) error
 			routerVipFlagVIP_CLOSED:   v.Closed,
 			routerVipFlagVIP_HOLD:     v.Hold,
 			routerVipFlagVIP_TLS:      v.TLS,
+			routerVipFlagVIP_LOG:      v.Log,
 		} {
 			if on {
 				k.Flags |= uint8(flag)

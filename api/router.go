@@ -65,7 +65,7 @@ type RouterAccessLog struct {
 	Output  string            `json:"output"` // "file /var/log/baton/access.log"
 	Written uint64            `json:"written"`
 	Skipped uint64            `json:"skipped"`         // not in the sample
-	Lost    map[string]uint64 `json:"lost"`            // by reason: queue, size, rejected, closing
+	Lost    map[string]uint64 `json:"lost"`            // by reason: queue, size, rejected, closing, kernel
 	Waiting int               `json:"waiting"`         // bytes
 	Error   string            `json:"error,omitempty"` // why nothing is written now
 }

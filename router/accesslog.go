@@ -14,7 +14,9 @@ import (
 func (r *Router) ReopenLogs() { r.access.Reopen() }
 
 func (r *Router) accessLogs() (out []api.RouterAccessLog) {
+	lost, _ := r.dp.LostLogs() // 0 if they cannot be read
 	for _, s := range r.access.Stats() {
+		s.Lost[lostInKernel] = lost
 		l := api.RouterAccessLog{Output: s.Output, Written: s.Written, Skipped: s.Skipped, Lost: s.Lost, Waiting: s.Waiting}
 		if s.Err != nil {
 			l.Error = s.Err.Error()

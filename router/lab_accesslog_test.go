@@ -124,7 +124,7 @@ pools:
 	client := api.NewClient(r.socket)
 	defer client.Close()
 	status, err := client.Router(context.Background())
-	want := []api.RouterAccessLog{{Output: "file " + other, Written: 1, Lost: map[string]uint64{"queue": 0, "size": 0, "rejected": 0, "closing": 0}}}
+	want := []api.RouterAccessLog{{Output: "file " + other, Written: 1, Lost: map[string]uint64{"queue": 0, "size": 0, "rejected": 0, "closing": 0, "kernel": 0}}}
 	if diff := cmp.Diff(want, status.AccessLogs); diff != "" || err != nil {
 		t.Errorf("%v, status (-want +got):\n%s", errors.Join(err), diff)
 	}

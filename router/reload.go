@@ -82,6 +82,9 @@ func (r *Router) enforce(s *state, mtu int) error {
 	if err := s.keepNumbers(r.dp); err != nil {
 		return err
 	}
+	if err := r.spliced.learn(s); err != nil {
+		return err
+	}
 	if err := r.health.Update(targets(s.cfg)); err != nil {
 		return err
 	}

@@ -49,6 +49,7 @@ type Router struct {
 	health  *health.Checker
 	metrics *metrics.Metrics
 	access  *accesslog.Writer
+	spliced splicedLog
 	upcalls *upcalls
 	mss     []uint16
 	offset  uint32 // of the timestamp clock
@@ -89,6 +90,7 @@ func New(o Options) (_ *Router, err error) {
 	if err := Check(cfg); err != nil { // before touching the state
 		return nil, err
 	}
+	r.spliced.r = r
 	if r.access, err = accesslog.Open(cfg, o.Version, o.Log); err != nil {
 		return nil, err
 	}
@@ -129,6 +131,9 @@ func New(o Options) (_ *Router, err error) {
 		return nil, err
 	}
 	if err := s.keepNumbers(r.dp); err != nil {
+		return nil, err
+	}
+	if err := r.spliced.learn(s); err != nil {
 		return nil, err
 	}
 	r.health, err = health.New(health.Options{
@@ -286,7 +291,10 @@ func (r *Router) open(s *state) error {
 			}
 		}
 	}
-	return r.dp.Put(kernel.Config{Tap: r.tap.Ifindex, MSS: r.mss, TSOffset: r.offset}, r.tables(s))
+	if err := r.dp.Put(kernel.Config{Tap: r.tap.Ifindex, MSS: r.mss, TSOffset: r.offset}, r.tables(s)); err != nil {
+		return err
+	}
+	return r.spliced.start()
 }
 
 func (r *Router) tables(s *state) kernel.Tables {

@@ -93,6 +93,9 @@ func (s *state) encrypted(vip netip.AddrPort) bool {
 	return ok && s.cfg.VIPs[i].Protocol.Encrypted()
 }
 
+// logs reports whether what a VIP's clients ask for goes into an access log.
+func (s *state) logs(vip int) bool { return len(s.cfg.Access) > 0 && !s.cfg.VIPs[vip].Unlogged }
+
 // choose rebuilds every pool's choices from the surrogates' health.
 func (s *state) choose(health func(name string) health.State) {
 	for _, p := range s.pools {

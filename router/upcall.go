@@ -295,7 +295,11 @@ func (u *upcalls) decideBy(ctx context.Context, s *state, p *pending, req head.R
 	d := kernel.Decision{Pool: pool.id, Method: route.MethodID(req.Method), Bound: req.Bound, Upgrade: req.Upgrade}
 	d.Chunked = req.ContentLength < 0
 	d.Request = uint64(headBytes) + uint64(max(req.ContentLength, 0))
-	return u.splice(ctx, s, p, &wanted{vip: vip, pool: pool, hash: pool.hashOf(&req), decision: d})
+	name, ok := req.Fields.Get("Host")
+	if !ok {
+		name = req.Host
+	}
+	return u.splice(ctx, s, p, &wanted{vip: vip, pool: pool, hash: pool.hashOf(&req), decision: d, name: name, head: headBytes})
 }
 
 // wanted is a leg to a surrogate of a pool.
@@ -304,6 +308,8 @@ type wanted struct {
 	pool     *poolState
 	hash     uint64          // for policy hash
 	decision kernel.Decision // without the surrogate
+	name     []byte          // for the access log: the host or server name as sent
+	head     int             // length of the request's head
 }
 
 // splice splices a client to a surrogate, or leaves it to the proxy. False: another state is in force now.
@@ -339,7 +345,11 @@ func (u *upcalls) splice(ctx context.Context, s *state, p *pending, w *wanted) b
 			continue
 		}
 		d.Surrogate = pool.ids[at]
-		if err := u.release(p, d, func() {}); err != nil {
+		if err := u.release(p, d, func() {
+			if s.logs(w.vip) {
+				u.r.dp.KeepHead(p.client, p.vip, w.name, p.contiguous()[:w.head])
+			}
+		}); err != nil {
 			u.log.Debug("cannot replay request", "client", p.client, "err", err)
 			return true
 		}

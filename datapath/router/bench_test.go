@@ -66,8 +66,13 @@ func (k *rig) repeat(b *testing.B, frame []byte) {
 }
 
 // BenchmarkExchange measures a keep-alive request and its response, each run alone, so that caches are as cold as between other
-// work.
+// work; also with a VIP that is logged, whose ring is emptied in between.
 func BenchmarkExchange(b *testing.B) {
+	b.Run("unlogged", func(b *testing.B) { benchmarkExchange(b, false) })
+	b.Run("logged", func(b *testing.B) { benchmarkExchange(b, true) })
+}
+
+func benchmarkExchange(b *testing.B, logged bool) {
 	const (
 		request  = "GET /128 HTTP/1.1\r\nHost: cdn.example.net\r\nUser-Agent: curl/8.14.1\r\nAccept: */*\r\n\r\n"
 		response = "HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Sat, 21 Nov 2026 12:00:00 GMT\r\nContent-Type: application/octet-stream\r\n" +
@@ -75,7 +80,7 @@ func BenchmarkExchange(b *testing.B) {
 	)
 	k := newRig(b)
 	f := families[0]
-	k.vip(f)
+	k.vip(f, func(v *VIP) { v.Log = logged })
 	k.count(1, func(s *routerSurrogate) { s.Active++ })
 	client, server := f.legs()
 	s := spliceOf(client, server)
@@ -92,7 +97,10 @@ func BenchmarkExchange(b *testing.B) {
 	}
 	var requests, responses []time.Duration
 	before := k.counts()
-	for range b.N {
+	for n := range b.N {
+		if logged && n%logsAtOnce == 0 {
+			k.records()
+		}
 		measure(&up, &requests)
 		down.Ack = routerNext + up.Seq - clientNext
 		measure(&down, &responses)

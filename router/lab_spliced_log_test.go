@@ -42,6 +42,8 @@ type logEntry struct {
 	Served, End      string
 	User_agent       string
 	Duration_seconds float64
+
+	Client_retransmissions, Surrogate_retransmissions int
 }
 
 // logEntries waits for so many lines in a log, and for no more.
@@ -148,8 +150,13 @@ func ownLines(t *testing.T, logs map[string]string) map[string]string {
 
 // TestSplicedLog: the router's log of what it splices has the same lines as the logs of the servers that have answered.
 func TestSplicedLog(t *testing.T) {
+	t.Run("clean", func(t *testing.T) { compareLogs(t, lab.LinkOptions{}, 40) })
+	t.Run("loss", func(t *testing.T) { compareLogs(t, lab.LinkOptions{AtoB: lossy, BtoA: lossy}, 8) })
+}
+
+func compareLogs(t *testing.T, o lab.LinkOptions, sessions int) {
 	n := newNetwork(t)
-	a, b := n.site("a", lab.LinkOptions{}), n.site("b", lab.LinkOptions{})
+	a, b := n.site("a", o), n.site("b", o)
 	logs := map[string]string{"a": loggingNginx(a), "b": loggingNginx(b)}
 	file := filepath.Join(t.TempDir(), "access.log")
 	n.start(fmt.Sprintf(`log: {access: [{to: file, path: %[4]q}, {to: file, path: "%[4]s.combined", format: combined}]}
@@ -166,7 +173,7 @@ pools:
   b: {surrogates: [{name: b, address: %[5]q}], legs: {max: 256}}
 `, vip4, n.front.Name, a.v4, file, b.v4))
 
-	const clients, sessions, requests = 6, 40, 15
+	const clients, requests = 6, 15
 	var group sync.WaitGroup
 	for c := range clients {
 		group.Go(func() {
@@ -182,14 +189,15 @@ pools:
 	if t.Failed() {
 		return
 	}
-	const all = clients * sessions * requests
+	all := clients * sessions * requests
 	got := make(map[string]string)
-	spliced := 0
+	spliced, again := 0, 0
 	for _, e := range logEntries(t, file, all) {
 		_, number, _ := strings.Cut(e.Path, "?n=")
 		if got[number] != "" {
 			t.Errorf("request %s twice: %+v", number, e)
 		}
+		again += e.Client_retransmissions + e.Surrogate_retransmissions
 		if e.Served == "spliced" {
 			spliced++
 		} else { // bytes are those of the bodies
@@ -202,6 +210,9 @@ pools:
 	}
 	if spliced != all {
 		t.Errorf("%d of %d were spliced", spliced, all)
+	}
+	if lost := o.AtoB.Loss > 0; lost && again < all/100 {
+		t.Errorf("%d retransmissions over a link that loses packets", again)
 	}
 	if diff := gocmp.Diff(ownLines(t, logs), got); diff != "" {
 		t.Errorf("(-nginx +router):\n%s", diff)
@@ -324,4 +335,30 @@ func TestSplicedLogOutlivesTheRouter(t *testing.T) {
 	if e := paths["/128"]; e.End != "complete" || e.Pool != "p" {
 		t.Errorf("%+v", e)
 	}
+}
+
+// TestSplicedLogReload: a download whose surrogate a reload removes is logged with its name, and a VIP that is not to be logged is not.
+func TestSplicedLogReload(t *testing.T) {
+	n := newNetwork(t)
+	o, entries := n.steppedSites(t, "s1", "s2")
+	file := filepath.Join(t.TempDir(), "access.log")
+	config := func(surrogate, vip string) string {
+		return fmt.Sprintf("log: {access: [{to: file, path: %q}]}\nvips: [{address: %q, interfaces: [%s], routes: [{pool: %s}]%s}]\npools: {%s: {surrogates: [%s]}}\n",
+			file, vip4, n.front.Name, surrogate, vip, surrogate, entries[surrogate])
+	}
+	r := n.start(config("s1", ""))
+	o.download(t, n, 1)
+	r.hangup(t, config("s2", ""))
+	n.gets(t)
+	o.end(t)
+	for _, e := range logEntries(t, file, 2) {
+		if want := map[string]string{"/1m": "s1", "/128": "s2"}[e.Path]; e.Surrogate != want || e.Pool != want || e.Served != "spliced" {
+			t.Errorf("%+v, want %s", e, want)
+		}
+	}
+	r.hangup(t, config("s2", ", log: false"))
+	n.gets(t)
+	r.hangup(t, config("s2", ""))
+	n.gets(t)
+	logEntries(t, file, 3)
 }

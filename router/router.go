@@ -412,6 +412,7 @@ func (r *Router) sessions(id uint16) uint64 {
 func (r *Router) Close() { r.closing.Do(r.close) }
 
 func (r *Router) close() {
+	r.spliced.close()
 	if r.access != nil {
 		r.access.Close()
 	}

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"net/netip"
 	"sync"
 	"time"
 
-	"baton/datapath"
 	kernel "baton/datapath/router"
 	"baton/router/accesslog"
 )
@@ -19,8 +17,8 @@ const lostInKernel = "kernel"
 
 // splicedLog writes the kernel's records of what it has spliced into the access log.
 type splicedLog struct {
-	r       *Router
-	started bool // under Router.reloading, or before it runs
+	r    *Router
+	logs *kernel.Logs // nil: no VIP has been logged
 
 	mu         sync.Mutex
 	surrogates map[numberedAddress]string
@@ -67,46 +65,48 @@ func (l *splicedLog) learn(s *state) error {
 }
 
 // start begins reading once a VIP is logged.
-func (l *splicedLog) start() error {
-	if l.started || !l.r.dp.HasLogs() {
+func (l *splicedLog) start() (err error) {
+	if l.logs != nil || !l.r.dp.HasLogs() {
 		return nil
 	}
-	logs, err := l.r.dp.Logs()
-	if err != nil {
+	if l.logs, err = l.r.dp.Logs(); err != nil {
 		return err
 	}
-	l.started = true
 	l.r.group.Go(func() error {
-		l.run(l.r.ctx, logs)
+		l.run(l.r.ctx)
 		return nil
 	})
 	return nil
 }
 
-// run writes records until ctx is done, and then those that are there. Later ones wait in the kernel for the next process.
-func (l *splicedLog) run(ctx context.Context, logs *kernel.Logs) {
-	defer logs.Close()
-	read := logs.Read
-	for {
-		if ctx.Err() != nil {
-			read = logs.Rest
-		}
-		all, err := read(l.add)
-		l.write()
-		switch {
-		case errors.Is(err, datapath.ErrClosed):
-			return
-		case err != nil:
+// run writes records until ctx is done.
+func (l *splicedLog) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if _, err := l.logs.Read(l.add); err != nil {
 			l.r.log.Error("cannot read the kernel's log records", "err", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Second):
 			}
 		}
-		if ctx.Err() != nil && (all || err != nil) {
-			return
-		}
+		l.write()
 	}
+}
+
+// close writes the records that are there. Later ones wait in the kernel for the next process.
+func (l *splicedLog) close() {
+	if l.logs == nil {
+		return
+	}
+	for all := false; !all; {
+		var err error
+		if all, err = l.logs.Rest(l.add); err != nil {
+			l.r.log.Error("cannot read the kernel's log records", "err", err)
+			all = true
+		}
+		l.write()
+	}
+	_ = l.logs.Close()
 }
 
 func (l *splicedLog) write() {

@@ -32,7 +32,7 @@ enum bound {
 	GENERATIONS = 2,       /* of the routing tables; one is in force */
 	POOL_NAME = 128,
 	SOURCES = 65536, /* power of two: counters of undecided clients by source; the next one counts all */
-	LOG_PAGE = 256,  /* splices whose records of the access log are in one map */
+	LOG_PAGE = 1024, /* splices whose records of the access log are in one map */
 	LOG_HEAD = 512,  /* of a request, in its record */
 	LOG_NAME = 128,  /* of a host or server name, in a record */
 };

@@ -365,6 +365,24 @@ func TestLogSessions(t *testing.T) {
 	})
 }
 
+// The header before a client's bytes, and its repetition, are not the client's.
+func TestLogBehindAHeader(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k, c, s := proxied(t, f, ProxyV2, f.usual())
+		k.must(k.SetVIPs(map[netip.AddrPort]VIP{f.vip: {ID: 3, MSS: 1400, OnePool: true, Pool: 1, Log: true}}))
+		k.emptyLogs()
+		first := packet.Build(c.packet(packet.ACK, plainRequest))
+		s.takes(k.want(first, routerVerdictHANDOFF, actRedirect))
+		s.takes(c.send(packet.ACK, plainRequest, routerVerdictTO_SERVER, actRedirect))
+		k.want(first, routerVerdictTO_SERVER, actRedirect) // again, with the header
+		c.takes(s.send(packet.ACK, plainResponse, routerVerdictTO_CLIENT, actRedirect))
+		c.acks(s)
+		k.wantRecords(c.recordOf(s, plainRequest, plainResponse, 200, func(r *LogRecord) { r.ClientRetransmissions = 1 }))
+		exchange(c, s, otherRequest, plainResponse, routerVerdictTO_SERVER)
+		k.wantRecords(c.recordOf(s, otherRequest, plainResponse, 200))
+	})
+}
+
 // Without a VIP that is logged there are no records.
 func TestLogNothing(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {

@@ -48,7 +48,7 @@ const (
 	routerBoundGENERATIONS    routerBound = 2
 	routerBoundPOOL_NAME      routerBound = 128
 	routerBoundSOURCES        routerBound = 65536
-	routerBoundLOG_PAGE       routerBound = 256
+	routerBoundLOG_PAGE       routerBound = 1024
 	routerBoundLOG_HEAD       routerBound = 512
 	routerBoundLOG_NAME       routerBound = 128
 )

@@ -119,3 +119,35 @@ func benchmarkExchange(b *testing.B, logged bool) {
 	}
 	b.ReportMetric(0, "ns/op")
 }
+
+// BenchmarkLogs measures what reading a record costs user space.
+func BenchmarkLogs(b *testing.B) {
+	k := newRig(b)
+	f := families[0]
+	k.vip(f, func(v *VIP) { v.Log = true })
+	s := k.idle(1, f)
+	c := newClient(k, f, f.usual())
+	c.connect(routerVerdictSYN_ANSWERED)
+	s.takes(c.send(packet.ACK, plainRequest, routerVerdictHANDOFF, actRedirect))
+	c.takes(s.send(packet.ACK, plainResponse, routerVerdictTO_CLIENT, actRedirect))
+	k.records()
+	l, err := k.Logs()
+	k.must(err)
+	defer l.Close()
+	for left := b.N; left > 0; left -= logsAtOnce {
+		b.StopTimer()
+		for range min(left, logsAtOnce) {
+			s.takes(c.send(packet.ACK, plainRequest, routerVerdictTO_SERVER, actRedirect))
+			c.takes(s.send(packet.ACK, plainResponse, routerVerdictTO_CLIENT, actRedirect))
+		}
+		n := 0
+		b.StartTimer()
+		for all := false; !all; {
+			all, err = l.Rest(func(*LogRecord) { n++ })
+			k.must(err)
+		}
+		if n != min(left, logsAtOnce) {
+			b.Fatalf("%d records, want %d", n, min(left, logsAtOnce))
+		}
+	}
+}

@@ -218,7 +218,7 @@ func monotonicNow() int64 {
 func (k *routerRequestLog) record(to *LogRecord) {
 	has := func(flag routerLogFlag) bool { return k.Flags&uint8(flag) != 0 }
 	*to = LogRecord{
-		Duration: time.Duration(k.End - k.Start),
+		Duration: time.Duration(max(int64(k.End-k.Start), 0)), // processors read the clock before they wait for each other
 		Client:   datapath.AddrPort(k.Client.Src, k.Client.Sport), VIP: datapath.AddrPort(k.Client.Dst, k.Client.Dport),
 		Server: datapath.AddrPort(k.Server.Src, k.Server.Sport), Surrogate: k.Surrogate, Pool: k.Pool,
 		TLS: has(routerLogFlagLOG_TLS), Whole: has(routerLogFlagLOG_WHOLE), ToServer: k.ToServer, ToClient: k.ToClient, Status: k.Status, Minor: k.Version,

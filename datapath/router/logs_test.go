@@ -492,6 +492,107 @@ func (k *rig) randomSession(r *rand.Rand, c *client, s *surrogate) (sent []strin
 	return sent
 }
 
+// Clients come, move between two pools, and leave their legs to others, in random order: each request has one record, of its surrogate.
+func TestLogRequestsOfManyOnce(t *testing.T) {
+	r := kerneltest.Rand(t)
+	for _, f := range families {
+		for round := range 15 {
+			k, _, one, two := twoPools(t, f)
+			k.vip(f, func(v *VIP) { v.OnePool, v.Log = false, true })
+			k.emptyLogs()
+			m := many{k: k, r: r, legs: map[uint32]*surrogate{1: one, 2: two}, want: make(map[string]uint16)}
+			for n := range 40 {
+				if n < 20 || len(m.clients) > 0 {
+					m.step(f, n)
+				}
+			}
+			for len(m.clients) > 0 {
+				m.leave(0)
+			}
+			for n := range m.legs {
+				if State(k.splice(n).State) == Active {
+					k.aged(n, time.Hour)
+				}
+			}
+			if _, err := k.Sweep(testTimeouts); err != nil {
+				t.Fatal(err)
+			}
+			got := make(map[string]uint16)
+			for _, rec := range k.records() {
+				line, _, _ := strings.Cut(string(rec.Head), "\r\n")
+				if _, twice := got[line]; twice {
+					t.Errorf("%s is there twice", line)
+				}
+				got[line] = rec.Surrogate
+			}
+			if diff := cmp.Diff(m.want, got); diff != "" {
+				t.Fatalf("%s, round %d (-want +got):\n%s", f.name, round, diff)
+			}
+		}
+	}
+}
+
+// many is clients on the legs of two pools.
+type many struct {
+	k       *rig
+	r       *rand.Rand
+	legs    map[uint32]*surrogate
+	clients []*client
+	want    map[string]uint16 // surrogates by request line
+}
+
+// step has a new client connect, or another one make a request or leave.
+func (m *many) step(f family, n int) {
+	m.k.t.Helper()
+	switch at := m.r.IntN(len(m.clients) + 1); {
+	case at == len(m.clients):
+		c := newClient(m.k, f.nth(n+10), f.usual())
+		c.connect(routerVerdictSYN_ANSWERED)
+		m.clients = append(m.clients, c)
+		m.ask(c)
+	case m.r.IntN(3) == 0:
+		m.leave(at)
+	default:
+		for range 1 + m.r.IntN(3) {
+			m.ask(m.clients[at])
+		}
+	}
+}
+
+// ask makes a request of one of the pools, for which there is a leg.
+func (m *many) ask(c *client) {
+	m.k.t.Helper()
+	pool := uint16(1 + m.r.IntN(2))
+	if number := uint32(len(m.legs) + 1); m.k.surrogate(pool).Idle[c.f.class()] == 0 {
+		m.legs[number] = m.k.idle(number, c.f, func(s *routerSplice) { s.Surrogate = pool })
+	}
+	path := map[uint16]string{1: "/a", 2: "/b"}[pool]
+	line := fmt.Sprintf("GET %s%d HTTP/1.1", path, m.r.Uint32())
+	m.k.run(packet.Build(c.packet(packet.ACK, line+"\r\nHost: a\r\n\r\n")))
+	c.seq += packet.Seq(len(line) + 13)
+	flow, ok := m.k.flow(c.f.client, c.f.vip)
+	if !ok || routerSide(flow.Side) != routerSideSIDE_CLIENT {
+		m.k.t.Fatalf("%s: flow %+v, %t", line, flow, ok)
+	}
+	s, at := m.legs[flow.Splice], m.k.splice(flow.Splice)
+	m.want[line] = at.Surrogate
+	s.seq, s.ack = packet.Seq(at.RcvNxt), packet.Seq(at.SndNxt)
+	c.takes(s.send(packet.ACK, plainResponse, routerVerdictTO_CLIENT, actRedirect))
+	if m.r.IntN(2) == 0 {
+		c.send(packet.ACK, "", routerVerdictTO_SERVER, actRedirect)
+	}
+}
+
+// leave has a client close its session, reset it or vanish.
+func (m *many) leave(at int) {
+	m.k.t.Helper()
+	c := m.clients[at]
+	m.clients = append(m.clients[:at], m.clients[at+1:]...)
+	if flags := []packet.Flags{packet.ACK | packet.FIN, packet.RST, 0}[m.r.IntN(3)]; flags != 0 {
+		m.k.run(packet.Build(c.packet(flags, "")))
+	}
+}
+
 // Places for records follow the splices, and a later process finds them.
 func TestLogPages(t *testing.T) {
 	const n = 2*int(routerBoundLOG_PAGE) + 1

@@ -258,9 +258,9 @@ func TestHalfHellos(t *testing.T) {
 func TestKillDuringTLS(t *testing.T) {
 	const downloads = 100
 	n := newNetwork(t)
-	ca := newAuthority(t, n.Dir())
+	ca := peers.NewAuthority(n.Lab)
 	s := n.site("s", lab.LinkOptions{})
-	certificate, key := ca.sign(n.Dir(), "s.test")
+	certificate, key := ca.Sign("s.test")
 	peers.Nginx(s.Host, peers.NginxOptions{Server: fmt.Sprintf(
 		"listen 443 ssl http2;\nssl_certificate %s;\nssl_certificate_key %s;\nlocation = /1m { limit_rate %d; }", certificate, key, slowly)})
 	r := n.start(fmt.Sprintf("vips: [{address: \"10.9.9.9:443\", interfaces: [%s], protocol: tls, routes: [{pool: p}]}]\n"+
@@ -278,7 +278,7 @@ func TestKillDuringTLS(t *testing.T) {
 			}
 			defer c.Close()
 			_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
-			secured := tls.Client(c, &tls.Config{ServerName: "s.test", RootCAs: ca.pool, NextProtos: []string{"http/1.1"}})
+			secured := tls.Client(c, &tls.Config{ServerName: "s.test", RootCAs: ca.Pool, NextProtos: []string{"http/1.1"}})
 			return d.from(secured)
 		})
 	}

@@ -15,11 +15,11 @@ import (
 // check that connects.
 func TestCertificates(t *testing.T) {
 	n := newNetwork(t)
-	ca := newAuthority(t, n.Dir())
+	ca := peers.NewAuthority(n.Lab)
 	a, b, plain := n.site("a", lab.LinkOptions{}), n.site("b", lab.LinkOptions{}), n.site("plain", lab.LinkOptions{})
 	secureNginx(ca, a, "a.test", "*.both.test")
 	secureNginx(ca, b, "b.test", "*.both.test")
-	certificate, key := ca.sign(n.Dir(), "headed.test")
+	certificate, key := ca.Sign("headed.test")
 	peers.Nginx(plain.Host, peers.NginxOptions{Server: fmt.Sprintf("listen 443;\nlisten 8443 ssl proxy_protocol;\nssl_certificate %s;\nssl_certificate_key %s;", certificate, key)})
 	config := func(routes, pools string) string {
 		return fmt.Sprintf(`vips:
@@ -83,7 +83,7 @@ pools:
 			}
 		}
 	}
-	if got, err := peers.Curl(deadline(t), n.client, "--cacert", ca.file, "--resolve", "a.test:443:10.9.9.9", "https://a.test/128"); err != nil || got.Surrogate != "a" {
+	if got, err := peers.Curl(deadline(t), n.client, "--cacert", ca.File, "--resolve", "a.test:443:10.9.9.9", "https://a.test/128"); err != nil || got.Surrogate != "a" {
 		t.Errorf("answered by %q: %v", got.Surrogate, err)
 	}
 

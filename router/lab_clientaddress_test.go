@@ -44,8 +44,8 @@ func proxyHeader(t *testing.T, o lab.LinkOptions, sessions int) {
 	n.front = front.B
 	toRouter(n.client, 0)
 	s := n.site("s", o)
-	ca := newAuthority(t, n.Dir())
-	certificate, key := ca.sign(n.Dir(), "s.test")
+	ca := peers.NewAuthority(n.Lab)
+	certificate, key := ca.Sign("s.test")
 	peers.Nginx(s.Host, peers.NginxOptions{Connections: 2000, Server: fmt.Sprintf(`
 	listen 8080 proxy_protocol; listen [::]:8080 proxy_protocol; listen 443 ssl proxy_protocol; listen [::]:443 ssl proxy_protocol;
 	ssl_certificate %s; ssl_certificate_key %s;

@@ -19,14 +19,14 @@ import (
 )
 
 // secureClient makes requests over TLS from the client's host, and keeps its connections.
-func (n *network) secureClient(ca *authority, vip, name string, h2 bool) (client *http.Client, dialled *atomic.Int32) {
+func (n *network) secureClient(ca *peers.Authority, vip, name string, h2 bool) (client *http.Client, dialled *atomic.Int32) {
 	dialled = new(atomic.Int32)
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			dialled.Add(1)
 			return n.client.Dial(ctx, "tcp", vip)
 		},
-		TLSClientConfig: &tls.Config{RootCAs: ca.pool, ServerName: name}, ForceAttemptHTTP2: h2, DisableCompression: true,
+		TLSClientConfig: &tls.Config{RootCAs: ca.Pool, ServerName: name}, ForceAttemptHTTP2: h2, DisableCompression: true,
 	}
 	n.t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}, dialled
@@ -49,12 +49,12 @@ func (n *network) shown(vip, name string) (names []string, err error) {
 // TestSecureProxy: the router ends the TLS of a VIP of mode proxy, HTTP/1.1 and HTTP/2, and routes each request to nginx without TLS.
 func TestSecureProxy(t *testing.T) {
 	n := newNetwork(t)
-	ca := newAuthority(t, n.Dir())
+	ca := peers.NewAuthority(n.Lab)
 	a, b := n.site("a", lab.LinkOptions{}), n.site("b", lab.LinkOptions{})
 	peers.Nginx(a.Host, peers.NginxOptions{})
 	peers.Nginx(b.Host, peers.NginxOptions{})
-	cert1, key1 := ca.sign(n.Dir(), "one.test", "www.one.test")
-	cert2, key2 := ca.sign(n.Dir(), "two.test")
+	cert1, key1 := ca.Sign("one.test", "www.one.test")
+	cert2, key2 := ca.Sign("two.test")
 	const vip, to = "10.9.9.9:443", "[fd09::9]:443"
 	log := filepath.Join(n.Dir(), "access.log")
 	config := func(pairs string) string {
@@ -88,12 +88,12 @@ pools:
 			}{
 				{"https://one.test/16k", "b", 16 << 10}, {"https://one.test/0", "a", 0}, {"https://two.test/1m", "a", 1 << 20}, {"https://one.test/100m", "b", 100 << 20},
 			} {
-				got, err := peers.Curl(deadline(t), n.client, flag, "--cacert", ca.file, "-o", "/dev/null", "--resolve", "one.test:443:10.9.9.9", "--resolve", "two.test:443:10.9.9.9", tt.url)
+				got, err := peers.Curl(deadline(t), n.client, flag, "--cacert", ca.File, "-o", "/dev/null", "--resolve", "one.test:443:10.9.9.9", "--resolve", "two.test:443:10.9.9.9", tt.url)
 				if err != nil || got.Status != 200 || got.Version != version || got.Surrogate != tt.surrogate || got.Bytes != tt.bytes {
 					t.Errorf("%s: %v: %+v", tt.url, err, got)
 				}
 			}
-			got, err := peers.Curl(deadline(t), n.client, flag, "--cacert", ca.file, "--resolve", "two.test:443:[fd09::9]", "https://two.test/x")
+			got, err := peers.Curl(deadline(t), n.client, flag, "--cacert", ca.File, "--resolve", "two.test:443:[fd09::9]", "https://two.test/x")
 			if err != nil || got.Status != 302 || got.Version != version {
 				t.Errorf("redirect: %v: %+v", err, got)
 			}
@@ -142,7 +142,7 @@ pools:
 			t.Fatal(err)
 		}
 		defer got.Body.Close()
-		cert3, key3 := ca.sign(n.Dir(), "three.test", "one.test")
+		cert3, key3 := ca.Sign("three.test", "one.test")
 		for from, to := range map[string]string{cert3: cert1, key3: key1} { // in place, as ACME clients do
 			if err := os.Rename(from, to); err != nil {
 				t.Fatal(err)

@@ -259,7 +259,7 @@ func (n *network) askMixed(first, requests int) error {
 // TestSplicedLogOfSessions: sessions of TLS are logged with the name in their hello, whoever has read it, and how they ended.
 func TestSplicedLogOfSessions(t *testing.T) {
 	n := newNetwork(t)
-	ca := newAuthority(t, n.Dir())
+	ca := peers.NewAuthority(n.Lab)
 	a := n.site("a", lab.LinkOptions{})
 	long := strings.Repeat("long.", 13) + "a.test" // more than what the kernel reads
 	secureNginx(ca, a, "a.test", "*.a.test", long)
@@ -275,7 +275,7 @@ pools: {a: {surrogates: [{name: a, address: %q}]}}
 				t.Fatal(err)
 			}
 			cut.Conn = plain
-			c := tls.Client(&cut, &tls.Config{ServerName: name, RootCAs: ca.pool})
+			c := tls.Client(&cut, &tls.Config{ServerName: name, RootCAs: ca.Pool})
 			fmt.Fprintf(c, "GET /16k HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", name)
 			if b, err := io.ReadAll(c); err != nil || len(b) < 16<<10 {
 				t.Fatalf("%d bytes: %v", len(b), err)

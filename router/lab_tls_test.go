@@ -3,20 +3,11 @@ package router_test
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -25,70 +16,9 @@ import (
 	"baton/lab/peers"
 )
 
-// authority signs the certificates of a test's servers.
-type authority struct {
-	t    *testing.T
-	key  *ecdsa.PrivateKey
-	cert *x509.Certificate
-	pool *x509.CertPool
-	file string // its certificate
-}
-
-func newAuthority(t *testing.T, dir string) *authority {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "tests"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := &authority{t: t, key: key, pool: x509.NewCertPool(), file: filepath.Join(dir, "authority.pem")}
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	a.pool.AddCert(a.cert)
-	writePEM(t, a.file, "CERTIFICATE", der)
-	return a
-}
-
-func writePEM(t *testing.T, file, kind string, der []byte) {
-	t.Helper()
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// sign writes a certificate for the names and its key to files in dir.
-func (a *authority) sign(dir string, names ...string) (certificate, key string) {
-	a.t.Helper()
-	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: names[0]}, DNSNames: names, NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &own.PublicKey, a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(own)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	certificate, key = filepath.Join(dir, names[0]+".pem"), filepath.Join(dir, names[0]+".key")
-	writePEM(a.t, certificate, "CERTIFICATE", der)
-	writePEM(a.t, key, "PRIVATE KEY", private)
-	return certificate, key
-}
-
 // secureNginx serves the site by HTTPS, HTTP/1.1 and HTTP/2, with a certificate for the names.
-func secureNginx(a *authority, s *site, names ...string) {
-	certificate, key := a.sign(s.Lab().Dir(), names...)
+func secureNginx(a *peers.Authority, s *site, names ...string) {
+	certificate, key := a.Sign(names...)
 	peers.Nginx(s.Host, peers.NginxOptions{Server: fmt.Sprintf(
 		"listen 443 ssl http2;\nlisten [::]:443 ssl http2;\nssl_certificate %s;\nssl_certificate_key %s;\nssl_session_cache shared:a:1m;\nssl_protocols TLSv1.2 TLSv1.3;", certificate, key)})
 }
@@ -150,7 +80,7 @@ func (r *running) passed(vip string) float64 {
 // it trickles in. The surrogates are nginx with certificates of their own, which the router does not have.
 func TestTLS(t *testing.T) {
 	n := newNetwork(t)
-	ca := newAuthority(t, n.Dir())
+	ca := peers.NewAuthority(n.Lab)
 	a, b := n.site("a", lab.LinkOptions{}), n.site("b", lab.LinkOptions{})
 	secureNginx(ca, a, "a.test", "*.both.test")
 	secureNginx(ca, b, "x.b.test", "*.b.test", "*.both.test")
@@ -182,7 +112,7 @@ func TestTLS(t *testing.T) {
 		defer plain.Close()
 		cut.Conn = plain
 		config = config.Clone()
-		config.ServerName, config.RootCAs = name, ca.pool
+		config.ServerName, config.RootCAs = name, ca.Pool
 		c := tls.Client(&cut, config)
 		if err := c.HandshakeContext(deadline(t)); err != nil {
 			t.Fatal(err)
@@ -257,7 +187,7 @@ func TestTLS(t *testing.T) {
 		}
 	})
 	t.Run("curl", func(t *testing.T) {
-		got, err := peers.Curl(deadline(t), n.client, "--cacert", ca.file, "--http2", "--resolve", "x.b.test:443:10.9.9.9", "https://x.b.test/1m")
+		got, err := peers.Curl(deadline(t), n.client, "--cacert", ca.File, "--http2", "--resolve", "x.b.test:443:10.9.9.9", "https://x.b.test/1m")
 		if err != nil || got.Status != 200 || got.Surrogate != "b" {
 			t.Fatalf("status %d from %q: %v", got.Status, got.Surrogate, err)
 		}

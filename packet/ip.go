@@ -16,6 +16,7 @@ type Protocol uint8
 const (
 	ProtocolICMP   Protocol = 1
 	ProtocolTCP    Protocol = 6
+	ProtocolUDP    Protocol = 17
 	ProtocolICMPv6 Protocol = 58
 )
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -37,9 +36,9 @@ type Router struct {
 	options  Options
 	programs routerPrograms
 	maps     routerMaps
-	links    map[int]link.Link // pinned, by interface
-	replay   link.Link         // on the tap, not pinned
-	lock     *os.File          // of the state directory
+	links    *datapath.Links
+	replay   link.Link // on the tap, not pinned
+	lock     *os.File  // of the state directory
 	adopted  bool
 	top      atomic.Uint32 // splices from here on have never been used
 	sweeper  sweeper
@@ -58,7 +57,7 @@ func Open(o Options) (_ *Router, err error) {
 	if err := datapath.EnsureBPFFS(filepath.Dir(o.State)); err != nil {
 		return nil, err
 	}
-	r := &Router{options: o, links: make(map[int]link.Link)}
+	r := &Router{options: o}
 	defer func() {
 		if err != nil {
 			r.Close()
@@ -95,7 +94,7 @@ func Open(o Options) (_ *Router, err error) {
 		if err := r.EachSplice(func(s Splice) error { return r.used(s.Number) }); err != nil {
 			return nil, err
 		}
-		return r, r.adoptLinks()
+		return r, r.links.Adopt()
 	}
 	if err := r.pin(layout); err != nil {
 		return nil, err
@@ -166,6 +165,7 @@ func (r *Router) load(pinned map[string]*ebpf.Map) error {
 		return fmt.Errorf("load the program: %w", err)
 	}
 	r.programs, r.maps = objs.routerPrograms, objs.routerMaps
+	r.links = datapath.NewLinks(r.options.State, r.programs.RouterIngress)
 	r.tables.generation, r.salt = c.Generation, c.Salt
 	for r.salt == 0 {
 		r.salt = rand.Uint32()
@@ -215,10 +215,7 @@ func (r *Router) pin(layout datapath.Layout) error {
 
 // Close closes the kernel's objects. What is pinned stays and keeps working.
 func (r *Router) Close() error {
-	var errs []error
-	for _, l := range r.links {
-		errs = append(errs, l.Close())
-	}
+	errs := []error{r.links.Close()}
 	for _, q := range r.queues.open {
 		errs = append(errs, q.Close())
 	}
@@ -240,29 +237,5 @@ func Remove(dir string) error {
 	} else if err == nil {
 		defer owner.lock.Close()
 	}
-	stale, _ := filepath.Glob(dir + "_new*")
-	for _, d := range append(stale, dir) {
-		entries, err := os.ReadDir(d)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("remove the pinned state: %w", err)
-		}
-		// links first: no packet runs into a program without maps
-		for _, links := range []bool{true, false} {
-			for _, e := range entries {
-				if strings.HasPrefix(e.Name(), datapath.LinkPrefix) != links {
-					continue
-				}
-				if err := os.Remove(filepath.Join(d, e.Name())); err != nil {
-					return fmt.Errorf("remove the pinned state: %w", err)
-				}
-			}
-		}
-		if err := os.Remove(d); err != nil {
-			return fmt.Errorf("remove the pinned state: %w", err)
-		}
-	}
-	return nil
+	return datapath.RemovePins(dir)
 }

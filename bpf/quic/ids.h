@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Connection ids: those that surrogates choose are learnt from their long headers, and looked up for clients that have moved. */
+#pragma once
+
+#include "maps.h"
+#include "parse.h"
+
+#define LONG_HEADER 0x80
+#define VERSION_2   0x6b3343cf
+
+/* The start of a long header (RFC 8999, 5.1), up to the destination id. */
+struct long_start {
+	__u8 first;
+	__u8 version[4];
+	__u8 length;
+} __attribute__((packed));
+
+/* Reads an id of so many bytes at an offset of the packet. False: not there, or none. */
+static __always_inline bool read_id(struct __sk_buff *skb, struct quic_id *id, __u32 at, __u32 length)
+{
+	hide(length);
+	if (length < 1 || length > MAX_ID)
+		return false;
+	id->length = length;
+	return !bpf_skb_load_bytes(skb, at, id->bytes, length);
+}
+
+/* Whether a long header is of a Handshake packet, whose destination the surrogate has chosen. */
+static __always_inline bool is_handshake(const struct long_start *s)
+{
+	__u32 version = (__u32)s->version[0] << 24 | s->version[1] << 16 | s->version[2] << 8 | s->version[3];
+	__u32 type = s->first >> 4 & 3;
+
+	return version == 1 ? type == 2 : version == VERSION_2 && type == 3;
+}
+
+/* The surrogate that a client's datagram with a short header is for. */
+static __always_inline struct quic_server *short_server(struct __sk_buff *skb, const struct datagram *d,
+							struct quic_id *id, __u32 lengths)
+{
+	__u8 bytes[MAX_ID] = {};
+	__u32 n = d->len - 1;
+	struct quic_server *found;
+
+	if (n > MAX_ID)
+		n = MAX_ID;
+	hide(n);
+	if (n < 1 || n > MAX_ID || bpf_skb_load_bytes(skb, d->payload + 1, bytes, n))
+		return NULL;
+	for (__u32 i = 0; i < MAX_ID; i++) { /* the zeros behind a shorter id are in place */
+		id->bytes[i] = bytes[i];
+		id->length = i + 1;
+		if (i >= n)
+			break;
+		if (!(lengths >> (i + 1) & 1))
+			continue;
+		found = bpf_map_lookup_elem(&ids, id);
+		if (found)
+			return found;
+	}
+	return NULL;
+}
+
+/* The surrogate that has chosen a client's destination id; NULL: unknown, or the client has chosen it. */
+static __always_inline struct quic_server *server_of(struct __sk_buff *skb, const struct datagram *d, __u32 lengths)
+{
+	struct quic_id id = { .port = d->key.dport };
+	struct long_start s;
+
+	copy_addr(id.vip, d->key.dst);
+	if (d->len < 1 || bpf_skb_load_bytes(skb, d->payload, &s.first, 1))
+		return NULL;
+	if (!(s.first & LONG_HEADER))
+		return short_server(skb, d, &id, lengths);
+	if (bpf_skb_load_bytes(skb, d->payload, &s, sizeof(s)) || !is_handshake(&s) ||
+	    !read_id(skb, &id, d->payload + sizeof(s), s.length))
+		return NULL;
+	return bpf_map_lookup_elem(&ids, &id);
+}
+
+/* Learns the id in a surrogate's long header, if this is one. */
+static __always_inline void learn(struct __sk_buff *skb, const struct datagram *d, const struct quic_session *session)
+{
+	struct quic_server own = { .port = d->key.sport }, *known;
+	struct quic_id id = { .port = session->client.dport };
+	struct quic_vip *vip;
+	struct long_start s;
+	__u32 at;
+	__u8 length;
+
+	if (bpf_skb_load_bytes(skb, d->payload, &s, sizeof(s)) || !(s.first & LONG_HEADER) || s.length > MAX_ID)
+		return;
+	at = d->payload + sizeof(s) + s.length;
+	if (bpf_skb_load_bytes(skb, at, &length, 1) || !read_id(skb, &id, at + 1, length))
+		return;
+	copy_addr(id.vip, session->client.dst);
+	copy_addr(own.addr, d->key.src);
+	known = bpf_map_lookup_elem(&ids, &id);
+	if (!known)
+		bpf_map_update_elem(&ids, &id, &own, BPF_NOEXIST);
+	else if (!same_addr(known->addr, own.addr) || known->port != own.port)
+		known->ambiguous = 1;
+	vip = vip_at(id.vip, id.port);
+	if (vip && !(vip->lengths >> id.length & 1))
+		__sync_fetch_and_or(&vip->lengths, 1U << (id.length & 31));
+}

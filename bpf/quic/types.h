@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Types shared by the program for QUIC and user space; the generated Go types come from here.
+ *
+ * Addresses are 16 bytes in network order; IPv4 ones are IPv4-mapped (::ffff:a.b.c.d).
+ */
+#pragma once
+
+#include "../wire/fields.h"
+
+enum bound {
+	MAX_VIPS = 256,
+	MAX_ID = 20,            /* bytes of a connection id (RFC 9000, 17.2) */
+	UPCALL_MAC = 0x0271,    /* how the source MAC of an upcall begins; the ingress interface's number follows */
+	MAX_SOURCES = 16384,    /* prefixes of clients whose upcalls are counted */
+	TOKENS_A_PACKET = 1000, /* of a source's bucket, which gains config.rate in a ms */
+};
+
+enum side {
+	SIDE_CLIENT, /* the datagram comes from a client */
+	SIDE_SERVER, /* it comes from a surrogate */
+};
+
+/* Maps a tuple to the session that translates it. The session is authoritative: it repeats both tuples. */
+struct quic_flow {
+	__u32 session;
+	__u32 side;
+};
+
+enum session_state {
+	SESSION_FREE,
+	SESSION_OPEN,
+};
+
+enum session_flag {
+	SESSION_CONFIRMED = 1, /* the client has sent an id that the surrogate chose, so its address is not forged */
+};
+
+struct quic_hop {
+	__u32 ifindex;
+	__u32 checked; /* ms; looked up again after HOP_MS. 0: only the interface is known */
+	__u8 dmac[6];
+	__u8 smac[6];
+};
+
+/*
+ * A client's path to a surrogate. Tuples, state and first hops are user space's, which writes them while no flow leads
+ * here; the rest is the kernel's. Processors update it without a lock: a hop changes with a route, and is then at worst
+ * half an old one for a datagram.
+ */
+struct quic_session {
+	struct tuple client; /* of datagrams from the client: to the VIP */
+	struct tuple server; /* of datagrams from the surrogate: to the router, or to the client (source: keep) */
+	__u32 state;
+	__u32 flags;
+	__u32 since;       /* ms */
+	__u32 from_client; /* ms: when the last datagram came; 0: none */
+	__u32 from_server;
+	__u32 unused;
+	__u64 bytes_to_server; /* of payload */
+	__u64 bytes_to_client;
+	struct quic_hop to_server;
+	struct quic_hop to_client;
+};
+
+/* A connection id that a surrogate has chosen, at a VIP. Ids are random: two surrogates may choose one. */
+struct quic_id {
+	__u8 vip[16];
+	__be16 port;
+	__u8 length;
+	__u8 unused;
+	__u8 bytes[MAX_ID]; /* zeros behind the length */
+};
+
+struct quic_server {
+	__u8 addr[16];
+	__be16 port;
+	__u16 ambiguous; /* two surrogates have chosen it */
+};
+
+/* Port 0: whether any VIP has the address. */
+struct quic_address {
+	__u8 addr[16];
+	__be16 port;
+	__u16 unused;
+};
+
+struct quic_vip {
+	__u32 lengths; /* a bit for each length of ids that its surrogates have chosen; set by the kernel */
+	__u32 layouts; /* ids that nobody has learnt may name their server: they are upcalls */
+};
+
+struct quic_config {
+	__u32 tap;   /* ifindex of the tap to user space; 0: none */
+	__u32 rate;  /* upcalls a second and prefix of clients */
+	__u32 burst; /* upcalls */
+};
+
+/* A client's /24, or its /56 of IPv6. */
+struct quic_prefix {
+	__u32 addr[4];
+};
+
+struct quic_bucket {
+	__u32 filled; /* ms */
+	__u32 tokens;
+};
+
+/* The outcome for a datagram. */
+enum verdict {
+	PASS,            /* not of a QUIC VIP */
+	TO_SURROGATE,    /* translated */
+	TO_CLIENT,       /* translated */
+	UPCALL,          /* a client without a surrogate begins a connection */
+	UPCALL_MOVED,    /* a client's connection comes from another address */
+	ICMP_TRANSLATED, /* an error about a translated datagram */
+	DROP_EMPTY,
+	DROP_TTL,
+	DROP_NOMEM,
+	DROP_FRAGMENT, /* of an IP packet to a VIP */
+	DROP_IP_OPTIONS,
+	DROP_IPV6_EXTENSION,
+	DROP_TRUNCATED,
+	DROP_NO_TAP,     /* no process is running */
+	DROP_RATE,       /* more upcalls of the client's prefix than limits allow */
+	DROP_UNKNOWN_ID, /* no surrogate is known for its connection id */
+	DROP_STALE,      /* of a session that has ended meanwhile */
+	DROP_UNDECIDED,  /* replayed, but no session was made */
+	VERDICTS,
+};

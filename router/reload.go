@@ -140,7 +140,11 @@ func differences(old, next *config.Config) []string {
 				}
 			}
 			v.Line, v.TLS = 0, nil
-			m[v.Address.String()] = fmt.Sprint(v, shown.Sum(nil))
+			name := v.Address.String()
+			if v.Protocol == config.QUIC {
+				name += " of QUIC"
+			}
+			m[name] = fmt.Sprint(v, shown.Sum(nil))
 		}
 		return m
 	}
@@ -151,12 +155,15 @@ func differences(old, next *config.Config) []string {
 				sg.Line = 0
 				surrogates[sg.Name] = fmt.Sprint(sg, p.Name)
 			}
-			health := ""
-			if p.Health != nil {
-				health = fmt.Sprint(*p.Health)
+			more := ""
+			if p.ServerID != nil {
+				more = fmt.Sprint(*p.ServerID)
 			}
-			p.Line, p.Surrogates, p.Health = 0, nil, nil
-			pools[p.Name] = fmt.Sprint(p) + health
+			if p.Health != nil {
+				more += fmt.Sprint(*p.Health)
+			}
+			p.Line, p.Surrogates, p.Health, p.ServerID = 0, nil, nil, nil
+			pools[p.Name] = fmt.Sprint(p) + more
 		}
 		return pools, surrogates
 	}

@@ -388,7 +388,8 @@ func (r *Router) sweep(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		t := kernel.Timeouts(r.current().cfg.Timeouts)
+		now := r.current().cfg.Timeouts
+		t := kernel.Timeouts{Handshake: now.Handshake, Idle: now.Idle, Closing: now.Closing}
 		if _, err := r.dp.Sweep(t); err != nil {
 			r.log.Error("cannot sweep sessions", "err", err)
 		}

@@ -308,7 +308,9 @@ func TestErrors(t *testing.T) {
 			{f.router, f.surrogate, f.surrogate, f.router, f.vip, f.client, f.client, f.vip},
 			{f.vip, f.client, f.client, f.vip, f.router, f.surrogate, f.surrogate, f.router},
 		} {
-			quote := func(from, to netip.AddrPort) []byte { return datagram(from, to, bytes.Repeat([]byte{9}, 20))[packet.EthernetSize:] }
+			quote := func(from, to netip.AddrPort) []byte {
+				return datagram(from, to, bytes.Repeat([]byte{9}, 20))[packet.EthernetSize:]
+			}
 			frame := packet.BuildICMP(packet.ICMPSpec{Src: tt.from.Addr(), Dst: tt.to.Addr(), Type: kind, Code: code, Quote: quote(tt.quotedFrom, tt.quotedTo)})
 			got := k.ingress(frame, quicVerdictICMP_TRANSLATED, kerneltest.ActRedirect)
 			want := packet.BuildICMP(packet.ICMPSpec{

@@ -17,6 +17,7 @@ func (d *decoder) crossCheck(cfg *Config) {
 	}
 	vips := d.checkVIPs(cfg)
 	d.checkEncrypted(cfg)
+	d.checkQUIC(cfg)
 	d.checkSurrogates(cfg, vips)
 	d.checkAccessLogs(cfg)
 	if d.Err() != nil {
@@ -41,14 +42,20 @@ func (d *decoder) checkPools(cfg *Config) {
 }
 
 func (d *decoder) checkVIPs(cfg *Config) map[netip.AddrPort]string {
+	type endpoint struct {
+		address netip.AddrPort
+		udp     bool
+	}
 	vips := make(map[netip.AddrPort]string, len(cfg.VIPs))
+	taken := make(map[endpoint]string, len(cfg.VIPs))
 	for i, v := range cfg.VIPs {
 		path := fmt.Sprintf("vips[%d]", i)
-		if first, twice := vips[v.Address]; twice {
+		at := endpoint{v.Address, v.Protocol == QUIC}
+		if first, twice := taken[at]; twice {
 			d.WrongAt(d.Place(path), path+".address", fmt.Sprintf("%s is the address of %s already", v.Address, first),
 				"an address and port of its own")
 		}
-		vips[v.Address] = path
+		vips[v.Address], taken[at] = path, path
 		for j, r := range v.Routes {
 			at := fmt.Sprintf("%s.routes[%d]", path, j)
 			if k := slices.IndexFunc(v.Routes[:j], func(earlier Route) bool { return covers(&v, earlier.Match, r.Match) }); k >= 0 {
@@ -98,7 +105,9 @@ func (d *decoder) checkSurrogates(cfg *Config, vips map[netip.AddrPort]string) {
 				d.WrongAt(d.Place(at), at+".address", fmt.Sprintf("%s is the router's own, of %s", s.Address, vip), "the server's address")
 			}
 			weight += s.Weight
-			legs += p.Legs.Min
+			if !p.QUICOnly {
+				legs += p.Legs.Min
+			}
 		}
 		if weight == 0 {
 			d.WrongAt(d.Place(pool), pool+".surrogates", "have no weight above 0, so none can be chosen", "a weight from 1 to 256")
@@ -117,7 +126,7 @@ const https = 443
 func (d *decoder) warnVIPs(cfg *Config, pools map[string]*Pool) {
 	warned := make(map[string]bool) // surrogate and reason
 	for i, v := range cfg.VIPs {
-		if v.Mode != Handoff {
+		if v.Mode != Handoff || v.Protocol == QUIC {
 			continue
 		}
 		at := fmt.Sprintf("vips[%d]", i)

@@ -32,10 +32,11 @@ type Protocol string
 const (
 	HTTP Protocol = "http" // HTTP/1.1 without TLS: each request is routed
 	TLS  Protocol = "tls"  // the hello is routed, and its session with it; certificates and keys stay at the surrogates
+	QUIC Protocol = "quic" // the same over UDP: HTTP/3, and whatever else has a TLS hello in QUIC
 )
 
 // Encrypted reports whether a session is routed as a whole, by its hello, because its requests cannot be read.
-func (p Protocol) Encrypted() bool { return p == TLS }
+func (p Protocol) Encrypted() bool { return p == TLS || p == QUIC }
 
 // Policy is how a surrogate of a pool is chosen.
 type Policy string
@@ -108,6 +109,7 @@ type Timeouts struct {
 	Handshake time.Duration // from the first byte of a request to its decision
 	Idle      time.Duration // spliced, without packets in either direction
 	Closing   time.Duration // one or both ends have sent FIN
+	QUICIdle  time.Duration // a QUIC connection without datagrams in either direction: their ends cannot be seen
 }
 
 // VIP is an address and port that clients connect to.
@@ -148,7 +150,7 @@ type Match struct {
 	Methods    []string       // upper case
 	Headers    []HeaderMatch
 
-	// Of protocol tls.
+	// Of protocols tls and quic.
 	SNI   string   // the name in the hello, as hello.Match compares it
 	ALPN  []string // the client offers one of these
 	NoSNI bool     // hellos without a name, which no other route matches
@@ -172,7 +174,10 @@ type Pool struct {
 	Encrypted bool // of VIPs with an encrypted protocol
 	// ClientAddress needs legs that serve one client.
 	ClientAddress ClientAddress
-	Health        *Health // nil: no active checks
+	QUICOnly      bool      // of VIPs of protocol quic alone: it has no legs
+	Source        Source    // of QUIC datagrams; "" for pools without
+	ServerID      *ServerID // in the surrogates' QUIC connection ids; nil: none
+	Health        *Health   // nil: no active checks
 	Surrogates    []Surrogate
 	Line          int // in the file
 }

@@ -48,8 +48,11 @@ func (d *decoder) checkProtocol(path string, n *node, v *VIP) {
 		d.refuseKeys(path, v.Routes, []string{"sni", "alpn", "no_sni"}, "is for protocol tls: an HTTP request has no TLS hello", "host, or protocol: tls for the VIP")
 		return
 	}
+	if v.Protocol == QUIC {
+		d.checkQUICVIP(path, v)
+	}
 	switch {
-	case v.Mode == Redirect:
+	case v.Mode == Redirect && v.Protocol == TLS:
 		d.WrongAt(d.Place(document.Join(path, "mode")), document.Join(path, "mode"), "redirect needs the request, which TLS encrypts", "handoff or proxy")
 	case v.Pipelining != "":
 		d.Wrong(n, document.Join(path, "pipelining"), "needs the requests, which TLS encrypts", "no pipelining: all requests of a connection go to the same surrogate")

@@ -43,7 +43,7 @@ func TestParseDefaults(t *testing.T) {
 		File:     "router.yaml",
 		Listen:   Listen{Control: "/run/baton/router.sock", State: "/sys/fs/bpf/baton"},
 		Limits:   Limits{Sessions: 131072, Pending: 65536},
-		Timeouts: Timeouts{Handshake: 10 * time.Second, Idle: time.Hour, Closing: time.Minute},
+		Timeouts: Timeouts{Handshake: 10 * time.Second, Idle: time.Hour, Closing: time.Minute, QUICIdle: 5 * time.Minute},
 		VIPs: []VIP{{
 			Address: netip.MustParseAddrPort("10.9.9.9:80"), Mode: Handoff, Protocol: HTTP, Interfaces: []string{"eth0"}, Pipelining: PipeliningPass, Line: 2,
 			Routes: []Route{{Pool: "default", Line: 5}},
@@ -113,7 +113,7 @@ func TestParseEveryKey(t *testing.T) {
 		File:     "router.yaml",
 		Listen:   Listen{Metrics: "127.0.0.1:9464", Control: "/tmp/c.sock", State: "/sys/fs/bpf/x"},
 		Limits:   Limits{Sessions: 1000, Pending: 10},
-		Timeouts: Timeouts{Handshake: 5 * time.Second, Idle: 2 * time.Hour, Closing: 30 * time.Second},
+		Timeouts: Timeouts{Handshake: 5 * time.Second, Idle: 2 * time.Hour, Closing: 30 * time.Second, QUICIdle: 5 * time.Minute},
 		VIPs: []VIP{{
 			Address: netip.MustParseAddrPort("[2001:db8::9]:8080"), Mode: Redirect, Protocol: HTTP, Interfaces: []string{"eth0", "br-lan.7"}, Line: 8,
 			Routes: []Route{

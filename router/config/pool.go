@@ -79,6 +79,10 @@ func (d *decoder) pool(path, name string, n *node) Pool {
 			p.ClientAddress = ClientAddress(d.Choice(path, n, "is not a way to tell the client's address", string(ProxyV1), string(ProxyV2)))
 		}},
 		{Name: "health", Decode: func(path string, n *node) { p.Health = d.health(path, n) }},
+		{Name: "source", Decode: func(path string, n *node) {
+			p.Source = Source(d.Choice(path, n, "is not a source", string(SourceRouter), string(SourceKeep)))
+		}},
+		{Name: "server_id", Decode: func(path string, n *node) { p.ServerID = d.serverID(path, n) }},
 		{Name: "surrogates", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxSurrogates)
 			d.NonEmptyList(path, n, func(at string, n *node) { p.Surrogates = append(p.Surrogates, d.surrogate(at, n)) })

@@ -13,6 +13,7 @@ const (
 	defaultHandshake = 10 * time.Second
 	defaultIdle      = time.Hour
 	defaultClosing   = 60 * time.Second
+	defaultQUICIdle  = 5 * time.Minute // above the idle timeouts of servers: nginx 75 s, quic-go 30 s, Caddy 5 min
 )
 
 // Upper bounds, so that a typo does not allocate gigabytes of kernel memory.
@@ -27,7 +28,7 @@ func (d *decoder) config(root *node) *Config {
 		Places:   d.Places(),
 		Listen:   Listen{Control: defaultControl, State: defaultState},
 		Limits:   Limits{Sessions: defaultSessions, Pending: defaultPending},
-		Timeouts: Timeouts{Handshake: defaultHandshake, Idle: defaultIdle, Closing: defaultClosing},
+		Timeouts: Timeouts{Handshake: defaultHandshake, Idle: defaultIdle, Closing: defaultClosing, QUICIdle: defaultQUICIdle},
 	}
 	d.Fields("", root, []key{
 		{Name: "control", Decode: func(path string, n *node) { cfg.Listen.Control = d.SocketPath(path, n) }},
@@ -60,5 +61,6 @@ func (d *decoder) timeouts(path string, n *node, out *Timeouts) {
 		{Name: "handshake", Decode: func(path string, n *node) { out.Handshake = d.Duration(path, n) }},
 		{Name: "idle", Decode: func(path string, n *node) { out.Idle = d.Duration(path, n) }},
 		{Name: "closing", Decode: func(path string, n *node) { out.Closing = d.Duration(path, n) }},
+		{Name: "quic_idle", Decode: func(path string, n *node) { out.QUICIdle = d.Duration(path, n) }},
 	})
 }

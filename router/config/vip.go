@@ -24,7 +24,7 @@ func (d *decoder) vip(path string, n *node) VIP {
 			v.Mode = Mode(d.Choice(path, n, "is not a mode", string(Handoff), string(Redirect), string(Proxy)))
 		}},
 		{Name: "protocol", Decode: func(path string, n *node) {
-			v.Protocol = Protocol(d.Choice(path, n, "is not a protocol", string(HTTP), string(TLS)))
+			v.Protocol = Protocol(d.Choice(path, n, "is not a protocol", string(HTTP), string(TLS), string(QUIC)))
 		}},
 		{Name: "tls", Decode: func(path string, n *node) { v.TLS = d.keyPairs(path, n) }},
 		{Name: "interfaces", Decode: func(path string, n *node) { v.Interfaces = document.Distinct(d.Decoder, path, n, d.Device) }},

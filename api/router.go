@@ -58,6 +58,21 @@ type RouterStatus struct {
 
 	Overlaps []RouterOverlap `json:"overlaps,omitempty"`
 	Warnings []string        `json:"warnings,omitempty"` // about certificates, one line each: "file:line:column: key.path: what"
+
+	QUIC *RouterQUIC `json:"quic,omitempty"` // nil without VIPs of protocol quic
+}
+
+// RouterQUIC is the data path for VIPs of protocol quic.
+type RouterQUIC struct {
+	Sessions int               `json:"sessions"` // clients' addresses with a surrogate
+	Limit    int               `json:"limit"`    // of sessions
+	Held     int               `json:"held"`     // first flights whose hello is not whole
+	Made     uint64            `json:"made"`     // sessions by a hello
+	Moved    uint64            `json:"moved"`    // sessions by a connection id: the client's address has changed
+	Refused  map[string]uint64 `json:"refused"`  // connections, by reason
+	Expired  uint64            `json:"expired"`  // first flights whose hello did not become whole in time
+	Evicted  uint64            `json:"evicted"`  // first flights that made room for others
+	Packets  map[string]uint64 `json:"packets"`  // by verdict
 }
 
 // RouterAccessLog is one output of the access log, in records.
@@ -81,7 +96,7 @@ type RouterInterface struct {
 type RouterVIP struct {
 	Address    netip.AddrPort `json:"address"`
 	Mode       string         `json:"mode"`          // handoff, redirect or proxy
-	Protocol   string         `json:"protocol"`      // http or tls
+	Protocol   string         `json:"protocol"`      // http, tls or quic
 	TLS        bool           `json:"tls,omitempty"` // of protocol http: the router ends TLS
 	Routes     int            `json:"routes"`
 	Pipelining string         `json:"pipelining,omitempty"` // in mode handoff: hold or pass
@@ -109,6 +124,7 @@ type RouterSurrogate struct {
 	LastError string         `json:"last_error,omitempty"`
 	Proxied   string         `json:"proxied,omitempty"` // why it cannot be spliced to, "" if it can
 	Sessions  int            `json:"sessions"`
+	QUIC      int            `json:"quic_sessions,omitempty"`
 	IdleLegs  int            `json:"idle_legs"`
 
 	OpeningLegs int    `json:"opening_legs"`

@@ -102,7 +102,8 @@ func (r *Router) Status() (api.RouterStatus, error) {
 	}
 	st.AccessLogs = r.accessLogs()
 	r.certificateStatus(&st)
-	return st, nil
+	st.QUIC, err = r.statusQUIC()
+	return st, err
 }
 
 func assigns() api.Feature {
@@ -116,9 +117,9 @@ func assigns() api.Feature {
 // interfaces lists those that the data path is attached to.
 func (r *Router) interfaces() []api.RouterInterface {
 	out := []api.RouterInterface{}
-	attached := r.dp.Attached()
+	attached := append(r.dp.Attached(), r.interfacesQUIC()...)
 	slices.Sort(attached)
-	for _, ifindex := range attached {
+	for _, ifindex := range slices.Compact(attached) {
 		name := fmt.Sprintf("#%d", ifindex)
 		if dev, err := net.InterfaceByIndex(ifindex); err == nil {
 			name = dev.Name
@@ -140,7 +141,7 @@ func (r *Router) surrogateStatus(s *state, sg *config.Surrogate, id uint16) (api
 	}
 	out := api.RouterSurrogate{
 		Name: sg.Name, Address: sg.Address, Weight: sg.Weight, Phase: string(h.Phase), Up: h.Up, Draining: h.Draining,
-		Since: h.Since, LastError: h.LastError, Sessions: legs.Active, IdleLegs: legs.Idle, OpeningLegs: legs.Opening,
+		Since: h.Since, LastError: h.LastError, Sessions: legs.Active, QUIC: r.quicSessions(sg.Address), IdleLegs: legs.Idle, OpeningLegs: legs.Opening,
 		Handoffs: counted.Handoffs, Recycled: counted.Recycled, Failed: counted.Failed, BytesTo: counted.BytesIn, BytesFrom: counted.BytesOut,
 	}
 	if sg.Address.Addr().IsLoopback() || r.local(s, sg.Name) {

@@ -104,7 +104,7 @@ func (r *running) await() error {
 		if err != nil {
 			return err
 		}
-		handoff := slices.ContainsFunc(status.VIPs, func(v api.RouterVIP) bool { return v.Mode == "handoff" })
+		handoff := slices.ContainsFunc(status.VIPs, func(v api.RouterVIP) bool { return v.Mode == "handoff" && v.Protocol != "quic" })
 		for _, p := range status.Pools {
 			for _, s := range p.Surrogates {
 				if !s.Up {

@@ -44,6 +44,7 @@ type Router struct {
 
 	dp      *kernel.Router
 	tap     *datapath.Tap
+	quic    atomic.Pointer[quicPath]
 	legs    *legs.Manager
 	wire    *legs.RawWire
 	health  *health.Checker
@@ -280,7 +281,13 @@ func (r *Router) open(s *state) error {
 	if err := r.listen(s); err != nil {
 		return err
 	}
+	if err := r.openQUIC(s); err != nil {
+		return err
+	}
 	for _, v := range s.cfg.VIPs {
+		if v.Protocol == config.QUIC {
+			continue
+		}
 		for _, name := range v.Interfaces {
 			dev, err := net.InterfaceByName(name)
 			if err != nil {
@@ -316,7 +323,7 @@ func (r *Router) surrogates(s *state) []legs.Surrogate {
 }
 
 func splices(v *config.VIP, pool string, sg *config.Surrogate) bool {
-	return v.Mode == config.Handoff && config.Unspliced(v, sg) == "" &&
+	return v.Mode == config.Handoff && v.Protocol != config.QUIC && config.Unspliced(v, sg) == "" &&
 		slices.ContainsFunc(v.Routes, func(route config.Route) bool { return route.Pool == pool })
 }
 
@@ -423,6 +430,7 @@ func (r *Router) close() {
 	if r.wire != nil {
 		r.wire.Close()
 	}
+	r.closeQUIC()
 	if r.dp != nil {
 		if err := r.dp.Close(); err != nil {
 			r.log.Error("cannot close data path", "err", err)
@@ -442,7 +450,8 @@ func (r *Router) Live() (int, error) {
 	if n == 0 && err == nil {
 		r.legs.Retire()
 	}
-	return n, err
+	quics, failed := r.liveQUIC()
+	return n + quics, errors.Join(err, failed)
 }
 
 // verdicts are the answers decided for clients of a VIP before its server accepts them.

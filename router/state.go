@@ -22,7 +22,8 @@ type state struct {
 	pools  []*poolState           // in the order of cfg.Pools
 	ids    map[string]uint16      // surrogates' numbers in the data path, by name
 	names  map[uint16]string      // and the reverse
-	byAddr map[netip.AddrPort]int // VIP index
+	byAddr map[netip.AddrPort]int // VIP index, but for those of QUIC
+	quics  map[netip.AddrPort]int // VIP index of those
 	fresh  []uint16               // newly assigned surrogates' numbers, until stored in the data path
 }
 
@@ -52,10 +53,12 @@ func newState(cfg *config.Config, n *numbers) (*state, error) {
 	}
 	s := &state{
 		cfg: cfg, routes: routes, kernel: routes.Kernel(),
-		ids: make(map[string]uint16), names: make(map[uint16]string), byAddr: make(map[netip.AddrPort]int),
+		ids: make(map[string]uint16), names: make(map[uint16]string), byAddr: make(map[netip.AddrPort]int), quics: quicVIPs(cfg),
 	}
 	for i, v := range cfg.VIPs {
-		s.byAddr[v.Address] = i
+		if v.Protocol != config.QUIC {
+			s.byAddr[v.Address] = i
+		}
 	}
 	var all []config.Surrogate
 	for _, p := range cfg.Pools {

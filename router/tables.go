@@ -129,6 +129,9 @@ func (s *state) vips(mtu int, facts func(id uint16) legs.Facts) map[netip.AddrPo
 	}
 	vips := make(map[netip.AddrPort]kernel.VIP)
 	for i, v := range s.cfg.VIPs {
+		if v.Protocol == config.QUIC {
+			continue
+		}
 		k := kernel.VIP{ID: uint16(i), Local: v.Mode != config.Handoff, Hold: v.Pipelining == config.PipeliningHold, TLS: v.Protocol.Encrypted()}
 		k.Log = !k.Local && s.logs(i)
 		k.MSS = s.offeredMSS(i, mtu, facts)

@@ -12,8 +12,14 @@ import (
 )
 
 // Unload ends the sessions that a stopped router has left in the kernel, resets both ends of each, and removes the state. It
-// returns the number of sessions. Those of a version with another layout are not reset.
+// returns the number of sessions. Those of a version with another layout are not reset, nor are those of QUIC.
 func Unload(cfg *config.Config) (int, error) {
+	sessions, err := unload(cfg)
+	quics, failed := unloadQUIC(cfg)
+	return sessions + quics, errors.Join(err, failed)
+}
+
+func unload(cfg *config.Config) (int, error) {
 	if _, err := os.Stat(cfg.Listen.State); errors.Is(err, fs.ErrNotExist) {
 		return 0, kernel.Remove(cfg.Listen.State)
 	}
@@ -28,6 +34,11 @@ func Unload(cfg *config.Config) (int, error) {
 	}
 	sessions, err := end(dp)
 	return sessions, errors.Join(err, dp.Close(), kernel.Remove(cfg.Listen.State))
+}
+
+// Remove removes the state of a router that has ended without sessions.
+func Remove(cfg *config.Config) error {
+	return errors.Join(kernel.Remove(cfg.Listen.State), removeQUIC(cfg))
 }
 
 func end(dp *kernel.Router) (int, error) {

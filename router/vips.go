@@ -51,7 +51,9 @@ const (
 func (r *Router) listen(s *state) error {
 	want := make(map[netip.AddrPort]*config.VIP)
 	for i := range s.cfg.VIPs {
-		want[s.cfg.VIPs[i].Address] = &s.cfg.VIPs[i]
+		if v := &s.cfg.VIPs[i]; v.Protocol != config.QUIC {
+			want[v.Address] = v
+		}
 	}
 	r.mu.Lock()
 	var old []*vipServer

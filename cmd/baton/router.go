@@ -13,7 +13,6 @@ import (
 
 	"baton/api"
 	"baton/cmd/cli"
-	kernel "baton/datapath/router"
 	"baton/router"
 	"baton/router/certs"
 	"baton/router/config"
@@ -109,7 +108,7 @@ func runRouter(ctx context.Context, d daemon) error {
 	r.Close()
 	if failed != nil {
 		if err == nil && live == 0 {
-			_ = kernel.Remove(cfg.Listen.State) // the first error matters more
+			_ = router.Remove(cfg) // the first error matters more
 		}
 		return failed
 	}
@@ -120,7 +119,7 @@ func runRouter(ctx context.Context, d daemon) error {
 		d.log.Info("spliced sessions continue: the next start adopts them, baton router cleanup -c "+d.file+" ends them", "sessions", live)
 		return nil
 	}
-	return kernel.Remove(cfg.Listen.State)
+	return router.Remove(cfg)
 }
 
 func cleanRouter(file string) ([]string, error) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -30,16 +31,17 @@ type Options struct {
 	Sessions int
 }
 
-// QUIC is the data path for QUIC in the kernel. Its methods may be called from any goroutine, those that change a session or an
-// attachment from one at a time.
+// QUIC is the data path for QUIC in the kernel. Its methods may be called from any goroutine, those that change a session from
+// one at a time.
 type QUIC struct {
-	options  Options
-	programs quicPrograms
-	maps     quicMaps
-	links    *datapath.Links
-	replay   link.Link // on the tap, not pinned
-	lock     *os.File  // of the state directory
-	adopted  bool
+	options   Options
+	programs  quicPrograms
+	maps      quicMaps
+	attaching sync.Mutex
+	links     *datapath.Links // under attaching once open
+	replay    link.Link       // on the tap, not pinned
+	lock      *os.File        // of the state directory
+	adopted   bool
 }
 
 // Open adopts the state of an earlier process in o.State with its sessions, or creates a new one. The caller closes the QUIC; the state
@@ -146,10 +148,18 @@ func (q *QUIC) Adopted() bool { return q.adopted }
 func (q *QUIC) Sessions() int { return int(q.maps.Sessions.MaxEntries()) }
 
 // Attach attaches the program to an interface's ingress, where it stays until Remove.
-func (q *QUIC) Attach(ifindex int) error { return q.links.Attach(ifindex) }
+func (q *QUIC) Attach(ifindex int) error {
+	q.attaching.Lock()
+	defer q.attaching.Unlock()
+	return q.links.Attach(ifindex)
+}
 
 // Attached lists the interfaces that the program is attached to.
-func (q *QUIC) Attached() []int { return q.links.Attached() }
+func (q *QUIC) Attached() []int {
+	q.attaching.Lock()
+	defer q.attaching.Unlock()
+	return q.links.Attached()
+}
 
 // AttachReplay attaches the program that replays datagrams to the tap. It is detached when the process ends.
 func (q *QUIC) AttachReplay(ifindex int) (err error) {

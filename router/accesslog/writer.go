@@ -44,7 +44,7 @@ func (w *Writer) Update(cfg *config.Config) error {
 	defer w.changing.Unlock()
 	next := &outputs{unlogged: make(map[netip.AddrPort]bool)}
 	for _, v := range cfg.VIPs {
-		if v.Unlogged {
+		if v.Unlogged && v.Protocol != config.QUIC {
 			next.unlogged[v.Address] = true
 		}
 	}

@@ -87,11 +87,14 @@ func (q *Question) vip(cfg *config.Config, authority string) (int, error) {
 	}
 	known := make([]string, len(cfg.VIPs))
 	for i, v := range cfg.VIPs {
-		if v.Secure() == q.secure() && (literal && v.Address == want || !literal && v.Address.Port() == port) {
+		if v.Protocol != config.QUIC && v.Secure() == q.secure() && (literal && v.Address == want || !literal && v.Address.Port() == port) {
 			return i, nil
 		}
 		known[i] = v.Address.String()
-		if v.Secure() {
+		switch {
+		case v.Protocol == config.QUIC:
+			known[i] += " for QUIC"
+		case v.Secure():
 			known[i] += " for https"
 		}
 	}

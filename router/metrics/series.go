@@ -29,6 +29,7 @@ func Series(s *api.RouterStatus) []exporter.Number {
 		n.GaugeInt("certificate_overlaps", "Names by which certificates of two pools of a VIP overlap: browsers may send requests to the wrong one.", len(o.Names),
 			"vip", o.VIP.String(), "pool", o.Pool, "other", o.Other)
 	}
+	ofQUIC(&n, s.QUIC)
 	for _, l := range s.AccessLogs {
 		const help = "Records of requests, by output of the access log and what became of them."
 		n.Counter("access_log_records_total", help, l.Written, "output", l.Output, "result", "written")
@@ -67,6 +68,25 @@ func ofSurrogate(n *exporter.Numbers, pool string, s *api.RouterSurrogate) {
 	n.Counter("handoffs_failed_total", "Handoffs that ended before the first response byte.", s.Failed, of...)
 	n.Counter("bytes_to_surrogate_total", "TCP payload of ended sessions, to the surrogate.", s.BytesTo, of...)
 	n.Counter("bytes_from_surrogate_total", "TCP payload of ended sessions, from the surrogate.", s.BytesFrom, of...)
+}
+
+func ofQUIC(n *exporter.Numbers, q *api.RouterQUIC) {
+	if q == nil {
+		return
+	}
+	for _, verdict := range slices.Sorted(maps.Keys(q.Packets)) {
+		n.Counter("quic_packets_total", "Datagrams of QUIC VIPs by verdict.", q.Packets[verdict], "verdict", verdict)
+	}
+	n.GaugeInt("quic_sessions", "QUIC clients' addresses that have a surrogate.", q.Sessions)
+	n.GaugeInt("quic_flights_held", "First flights of QUIC clients whose hello is not whole.", q.Held)
+	const made = "Sessions of QUIC made, by what their surrogate was found by: a hello, or a connection id."
+	n.Counter("quic_sessions_total", made, q.Made, "by", "hello")
+	n.Counter("quic_sessions_total", made, q.Moved, "by", "id")
+	n.Counter("quic_flights_lost_total", "First flights of QUIC clients forgotten before their hello was whole, by reason.", q.Expired, "reason", "expired")
+	n.Counter("quic_flights_lost_total", "First flights of QUIC clients forgotten before their hello was whole, by reason.", q.Evicted, "reason", "evicted")
+	for _, why := range slices.Sorted(maps.Keys(q.Refused)) {
+		n.Counter("quic_refused_total", "QUIC connections and datagrams refused, by reason.", q.Refused[why], "reason", why)
+	}
 }
 
 // Unready lists why a router is not ready: it is ready if the data path is attached and each pool has a usable surrogate.

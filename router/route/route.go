@@ -49,7 +49,7 @@ func Compile(cfg *config.Config) (*Table, error) {
 	}
 	t := &Table{vips: make([]vip, len(cfg.VIPs)), pools: unchosen(cfg)}
 	for i, v := range cfg.VIPs {
-		t.vips[i].handoff, t.vips[i].encrypted = v.Mode == config.Handoff, v.Protocol.Encrypted()
+		t.vips[i].handoff, t.vips[i].encrypted = v.Mode == config.Handoff && v.Protocol != config.QUIC, v.Protocol.Encrypted()
 		text := describe
 		if v.Protocol.Encrypted() {
 			text = describeHello

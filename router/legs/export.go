@@ -1,0 +1,16 @@
+package legs
+
+// Ports allocates source ports between one local address and one surrogate, for others than legs. It is not safe for concurrent use.
+type Ports struct{ ports *ports }
+
+// NewPorts has all ports of a range free.
+func NewPorts(r PortRange) *Ports { return &Ports{newPorts(r)} }
+
+// Alloc returns the least recently used port. False: all are in use.
+func (p *Ports) Alloc() (uint16, bool) { return p.ports.alloc() }
+
+// Claim marks a port as used.
+func (p *Ports) Claim(port uint16) { p.ports.claim(port) }
+
+// Free gives a port back.
+func (p *Ports) Free(port uint16) { p.ports.free(port) }

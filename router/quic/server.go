@@ -1,0 +1,284 @@
+package quic
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"baton/datapath"
+	kernel "baton/datapath/quic"
+	"baton/packet"
+	"baton/packet/hello"
+	"baton/packet/quic"
+	"baton/router/config"
+	"baton/router/flight"
+	"baton/router/legs"
+)
+
+// Target is the surrogate for a connection.
+type Target struct {
+	Surrogate string // its name
+	Address   netip.AddrPort
+	Keep      bool // it sees the client's address
+}
+
+// Refusal is why a connection has no surrogate.
+type Refusal string
+
+// The refusals. Those of flight.Reason are others.
+const (
+	NoVIP       Refusal = "no_vip"       // the VIP has been removed
+	NoName      Refusal = "no_name"      // the hello has no name, and no route is for such
+	NoRoute     Refusal = "no_route"     // no route matches
+	NoSurrogate Refusal = "no_surrogate" // none is up
+	// UnknownVersion is of QUIC: its hello cannot be read, and no route is for those without a name.
+	UnknownVersion Refusal = "unknown_version"
+
+	badHello     Refusal = "bad_hello"     // the hello is malformed
+	unknownID    Refusal = "unknown_id"    // no surrogate is known by the connection id
+	ambiguousID  Refusal = "ambiguous_id"  // two surrogates have chosen it
+	noRoom       Refusal = "sessions_full" // all sessions are in use
+	noPort       Refusal = "ports_full"    // all ports towards the surrogate are in use
+	taken        Refusal = "source_taken"  // the surrogate sees another session come from that address
+	unreachable  Refusal = "unreachable"   // there is no route to the surrogate
+	onThisHost   Refusal = "on_this_host"  // the surrogate is on this host, where the program does not see its replies
+	kernelFailed Refusal = "kernel_failed"
+)
+
+// Options make a Server.
+type Options struct {
+	Kernel *kernel.QUIC
+	Tap    *datapath.Tap
+	Routes interface {
+		To(surrogate netip.Addr) (legs.Route, error)
+	}
+	Ports legs.PortRange // of the router, towards surrogates
+	// Decide chooses for a hello; nil is the hello of a version that cannot be read.
+	// sessions counts those of a surrogate.
+	Decide func(vip, client netip.AddrPort, h *hello.Hello, sessions func(surrogate netip.AddrPort) int) (Target, Refusal)
+	// Named finds the surrogate that the connection id of a packet names (server_id).
+	Named func(vip netip.AddrPort, p *quic.Packet) (Target, bool)
+	// Known is the surrogate of that address.
+	Known func(vip, surrogate netip.AddrPort) Target
+
+	Timeouts func() config.Timeouts
+	Log      *slog.Logger
+}
+
+// Limits of upcalls for each prefix of clients, an IPv4 /24 or IPv6 /56. A hello takes one to three, and some 50 µs of a processor.
+const (
+	upcallRate  = 2000 // a second
+	upcallBurst = 4000
+)
+
+// Server makes the sessions of QUIC clients.
+type Server struct {
+	o       Options
+	started time.Time
+
+	mu       sync.Mutex
+	flights  *flight.Gatherer
+	sessions sessions
+	routes   map[netip.Addr]cachedRoute
+	refused  map[Refusal]uint64
+	made     uint64 // sessions, of hellos
+	moved    uint64 // sessions, of connection ids
+	out      []byte // a frame to be replayed
+}
+
+// New adopts the kernel's sessions. Nothing is answered before Run.
+func New(o Options) (*Server, error) {
+	s := &Server{
+		o: o, started: time.Now(), flights: flight.New(flight.Defaults),
+		routes: make(map[netip.Addr]cachedRoute), refused: make(map[Refusal]uint64),
+	}
+	s.sessions.init(o.Ports)
+	err := o.Kernel.Each(func(k kernel.Session) error {
+		s.sessions.adopt(&k)
+		return nil
+	})
+	s.sessions.number(o.Kernel.Sessions())
+	return s, err
+}
+
+// Start has the kernel send upcalls, which wait for Run.
+func (s *Server) Start() error {
+	if err := s.o.Kernel.AttachReplay(s.o.Tap.Ifindex); err != nil {
+		return err
+	}
+	return s.o.Kernel.SetConfig(kernel.Config{Tap: s.o.Tap.Ifindex, Rate: upcallRate, Burst: upcallBurst})
+}
+
+// Run serves until ctx is done. Sessions continue in the kernel afterwards. It closes the tap.
+func (s *Server) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() {
+		if err := s.o.Kernel.SetConfig(kernel.Config{}); err != nil {
+			s.o.Log.Error("cannot refuse new QUIC connections", "err", err)
+		}
+		s.o.Tap.Close()
+	})
+	defer stop()
+	sweeper := make(chan struct{})
+	go func() {
+		defer close(sweeper)
+		s.sweepUntil(ctx)
+	}()
+	defer func() { <-sweeper }()
+	b := make([]byte, 65536+datapath.VnetHeader+packet.EthernetSize)
+	for {
+		n, err := s.o.Tap.Read(b)
+		if ctx.Err() != nil || errors.Is(err, os.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if n > datapath.VnetHeader {
+			s.handle(b[:n])
+		}
+	}
+}
+
+// upcall is a datagram that the kernel has sent here.
+type upcall struct {
+	packet.Datagram
+	frame packet.Frame
+	raw   []byte // with the tap's header
+	in    int    // interface
+}
+
+func (s *Server) handle(raw []byte) {
+	f, err := packet.Parse(raw[datapath.VnetHeader:])
+	if err != nil {
+		return
+	}
+	u := upcall{frame: f, raw: raw}
+	var ok bool
+	if u.Datagram, ok = f.Datagram(); !ok {
+		return
+	}
+	if u.in, ok = kernel.ReadMAC([6]byte(f.Bytes[6:12])); !ok {
+		return // broadcasts of neighbours
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, has, err := s.o.Kernel.Find(u.Src, u.Dst); err == nil && has { // it came while the decision was made
+		s.replay(u.raw)
+		return
+	}
+	p, _, err := quic.Parse(u.Payload)
+	if err == nil && (p.Kind == quic.Short || p.Kind == quic.Handshake) {
+		s.follow(&u, &p)
+		return
+	}
+	s.gather(&u)
+}
+
+// gather holds the datagram, or decides if it makes the hello whole.
+func (s *Server) gather(u *upcall) {
+	r := s.flights.Add(flight.Tuple{Client: u.Src, VIP: u.Dst}, u.Payload, time.Since(s.started))
+	switch {
+	case r.Outcome == flight.Hello:
+		h, err := hello.ReadMessage(r.Message)
+		if err != nil {
+			s.refuse(u, badHello)
+			return
+		}
+		s.decide(u, &h, r.Datagrams)
+	case r.Outcome == flight.Refused && r.Reason == flight.UnknownVersion:
+		s.decide(u, nil, [][]byte{u.Payload})
+	case r.Outcome == flight.Refused:
+		s.refuse(u, Refusal(strings.ReplaceAll(r.Reason.String(), " ", "_")))
+	}
+}
+
+func (s *Server) decide(u *upcall, h *hello.Hello, flight [][]byte) {
+	target, why := s.o.Decide(u.Dst, u.Src, h, func(at netip.AddrPort) int { return s.sessions.counts[at] })
+	if why == "" {
+		why = s.place(u, &target)
+	}
+	if why != "" {
+		s.refuse(u, why)
+		return
+	}
+	s.made++
+	for _, payload := range flight {
+		s.replay(s.rebuild(u, payload))
+	}
+}
+
+// follow finds the surrogate of a connection whose client has another address than before.
+func (s *Server) follow(u *upcall, p *quic.Packet) {
+	target, why := s.byID(u, p)
+	if why == "" {
+		why = s.place(u, &target)
+	}
+	if why != "" {
+		s.refuse(u, why)
+		return
+	}
+	s.moved++
+	s.replay(u.raw)
+}
+
+// byID finds the surrogate that has chosen the packet's connection id, or that it names.
+func (s *Server) byID(u *upcall, p *quic.Packet) (Target, Refusal) {
+	ids := [][]byte{p.Destination}
+	if p.Kind == quic.Short {
+		lengths, err := s.o.Kernel.Lengths(u.Dst)
+		if err != nil {
+			return Target{}, kernelFailed
+		}
+		ids = ids[:0]
+		for _, n := range lengths {
+			if id, ok := p.ShortID(n); ok {
+				ids = append(ids, id)
+			}
+		}
+	}
+	why := unknownID
+	for _, id := range ids {
+		at, ambiguous, ok, err := s.o.Kernel.Server(u.Dst, id)
+		switch {
+		case err != nil:
+			return Target{}, kernelFailed
+		case ok && ambiguous:
+			why = ambiguousID
+		case ok:
+			return s.o.Known(u.Dst, at), ""
+		}
+	}
+	if t, ok := s.o.Named(u.Dst, p); ok {
+		return t, ""
+	}
+	return Target{}, why
+}
+
+func (s *Server) refuse(u *upcall, why Refusal) {
+	s.refused[why]++
+	s.o.Log.Debug("QUIC connection refused", "client", u.Src, "vip", u.Dst, "reason", string(why))
+}
+
+// replay has the kernel translate a frame.
+func (s *Server) replay(raw []byte) {
+	if err := s.o.Tap.Write(raw); err != nil {
+		s.o.Log.Debug("cannot replay datagram", "err", err)
+	}
+}
+
+// rebuild makes the frame of another datagram of the client.
+func (s *Server) rebuild(u *upcall, payload []byte) []byte {
+	d := packet.DatagramSpec{Src: u.Src, Dst: u.Dst, TTL: u.frame.TTL(), Payload: payload}
+	if u.frame.Family == packet.FamilyIPv4 {
+		d.TOS = u.frame.IPv4().TOS()
+	} else {
+		d.TOS = u.frame.IPv6().TrafficClass()
+	}
+	s.out = append(append(s.out[:0], make([]byte, datapath.VnetHeader)...), packet.BuildDatagram(d)...)
+	return s.out
+}

@@ -1,0 +1,213 @@
+package quic
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"time"
+
+	kernel "baton/datapath/quic"
+	"baton/router/legs"
+)
+
+// pair is a local address and a surrogate, between which a port is used once.
+type pair struct {
+	local     netip.Addr
+	surrogate netip.AddrPort
+}
+
+// sessions are the numbers, ports and surrogates in use.
+type sessions struct {
+	free   []uint32 // numbers; the last one is next
+	ended  []uint32 // datagrams may still be using them
+	open   map[uint32]struct{}
+	fixed  legs.PortRange
+	ports  map[pair]*legs.Ports
+	counts map[netip.AddrPort]int // by surrogate
+}
+
+func (x *sessions) init(ports legs.PortRange) {
+	*x = sessions{fixed: ports, open: make(map[uint32]struct{}), ports: make(map[pair]*legs.Ports), counts: make(map[netip.AddrPort]int)}
+}
+
+// number makes all numbers free that no adopted session has.
+func (x *sessions) number(size int) {
+	for n := size - 1; n >= 0; n-- {
+		if _, open := x.open[uint32(n)]; !open {
+			x.free = append(x.free, uint32(n))
+		}
+	}
+}
+
+func (x *sessions) portsOf(p pair) *legs.Ports {
+	if x.ports[p] == nil {
+		x.ports[p] = legs.NewPorts(x.fixed)
+	}
+	return x.ports[p]
+}
+
+// opened counts a session.
+func (x *sessions) opened(s *kernel.Session) {
+	x.open[s.Number] = struct{}{}
+	x.counts[s.Surrogate]++
+}
+
+// adopt takes over a session of an earlier process.
+func (x *sessions) adopt(s *kernel.Session) {
+	if s.Source != s.Client {
+		x.portsOf(pair{s.Source.Addr(), s.Surrogate}).Claim(s.Source.Port())
+	}
+	x.opened(s)
+}
+
+// close gives back what a session has, but its number only later.
+func (x *sessions) close(s *kernel.Session) {
+	delete(x.open, s.Number)
+	x.ended = append(x.ended, s.Number)
+	if x.counts[s.Surrogate]--; x.counts[s.Surrogate] == 0 {
+		delete(x.counts, s.Surrogate)
+	}
+	if s.Source != s.Client {
+		x.portsOf(pair{s.Source.Addr(), s.Surrogate}).Free(s.Source.Port())
+	}
+}
+
+// routeLife is how long a route to a surrogate is not looked up again.
+const routeLife = time.Second
+
+type cachedRoute struct {
+	legs.Route
+	until time.Time
+}
+
+// route looks up the route to a surrogate, and attaches the program to its interfaces.
+func (s *Server) route(to netip.Addr) (legs.Route, error) {
+	now := time.Now()
+	if r, ok := s.routes[to]; ok && now.Before(r.until) {
+		return r.Route, nil
+	}
+	r, err := s.o.Routes.To(to)
+	if err != nil {
+		return r, err
+	}
+	for _, ifindex := range r.Paths {
+		if err := s.o.Kernel.Attach(ifindex); err != nil {
+			return r, err
+		}
+	}
+	s.routes[to] = cachedRoute{r, now.Add(routeLife)}
+	return r, nil
+}
+
+// Reach attaches the program to the interfaces towards surrogates. Those that cannot be reached are left out until they are chosen.
+func (s *Server) Reach(surrogates []netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, to := range surrogates {
+		if _, err := s.route(to); err != nil {
+			s.o.Log.Warn("no route to a surrogate of QUIC", "surrogate", to, "err", err)
+		}
+	}
+}
+
+// place makes the session of a client. Called with the lock.
+func (s *Server) place(u *upcall, t *Target) Refusal {
+	r, err := s.route(t.Address.Addr())
+	switch {
+	case err != nil:
+		s.o.Log.Debug("no route to a surrogate", "surrogate", t.Surrogate, "err", err)
+		return unreachable
+	case r.Local:
+		return onThisHost
+	case len(s.sessions.free) == 0:
+		return noRoom
+	}
+	k := kernel.Session{
+		Number: s.sessions.free[len(s.sessions.free)-1], Client: u.Src, VIP: u.Dst, Source: u.Src, Surrogate: t.Address, In: u.in, Out: r.Ifindex,
+	}
+	if !t.Keep {
+		port, ok := s.sessions.portsOf(pair{r.Source, t.Address}).Alloc()
+		if !ok {
+			return noPort
+		}
+		k.Source = netip.AddrPortFrom(r.Source, port)
+	}
+	if err := s.o.Kernel.Add(k); err != nil {
+		if !t.Keep {
+			s.sessions.portsOf(pair{r.Source, t.Address}).Free(k.Source.Port())
+		}
+		if errors.Is(err, kernel.ErrTaken) {
+			return taken
+		}
+		s.o.Log.Error("cannot add QUIC session", "err", err)
+		return kernelFailed
+	}
+	s.sessions.free = s.sessions.free[:len(s.sessions.free)-1]
+	s.sessions.opened(&k)
+	return ""
+}
+
+// sweepEvery is longer than a datagram is in the program.
+const sweepEvery = time.Second
+
+// sweepUntil ends sessions that have timed out.
+func (s *Server) sweepUntil(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := s.sweep(); err != nil {
+				s.o.Log.Error("cannot sweep QUIC sessions", "err", err)
+			}
+		}
+	}
+}
+
+// sweepRun is how many sessions are looked at while upcalls wait: a tenth of a millisecond.
+const sweepRun = 128
+
+func (s *Server) sweep() error {
+	s.mu.Lock()
+	s.flights.Expire(time.Since(s.started))
+	s.sessions.free, s.sessions.ended = append(s.sessions.free, s.sessions.ended...), nil
+	numbers := make([]uint32, 0, len(s.sessions.open))
+	for n := range s.sessions.open {
+		numbers = append(numbers, n)
+	}
+	s.mu.Unlock()
+	for len(numbers) > 0 {
+		run := numbers[:min(len(numbers), sweepRun)]
+		numbers = numbers[len(run):]
+		if err := s.sweepSome(run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Server) sweepSome(numbers []uint32) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	timeouts := s.o.Timeouts()
+	for _, n := range numbers {
+		k, ok, err := s.o.Kernel.Session(n)
+		if err != nil {
+			return err
+		}
+		limit := timeouts.QUICIdle
+		if !k.Confirmed { // its address may be forged
+			limit = min(limit, timeouts.Handshake)
+		}
+		if _, open := s.sessions.open[n]; !ok || !open || k.Idle < limit {
+			continue
+		}
+		if err := s.o.Kernel.End(&k); err != nil {
+			return err
+		}
+		s.sessions.close(&k)
+	}
+	return nil
+}

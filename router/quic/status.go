@@ -1,0 +1,35 @@
+package quic
+
+import (
+	"maps"
+	"net/netip"
+
+	"baton/router/flight"
+)
+
+// Status is what a Server has done.
+type Status struct {
+	Sessions, Limit int
+	Held            int    // first flights that are not whole
+	Made            uint64 // sessions, of hellos
+	Moved           uint64 // sessions of connections whose client came from another address
+	Refused         map[Refusal]uint64
+	Flights         flight.Counts
+}
+
+// Status returns the counts.
+func (s *Server) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Status{
+		Sessions: len(s.sessions.open), Limit: s.o.Kernel.Sessions(), Held: s.flights.Len(), Made: s.made, Moved: s.moved,
+		Refused: maps.Clone(s.refused), Flights: s.flights.Counts(),
+	}
+}
+
+// Of counts the sessions of a surrogate.
+func (s *Server) Of(surrogate netip.AddrPort) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions.counts[surrogate]
+}

@@ -9,8 +9,10 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -153,9 +155,9 @@ func (m *movingSocket) socket() net.PacketConn {
 }
 
 func (m *movingSocket) ReadFrom(b []byte) (int, net.Addr, error) {
-	a, ok := <-m.in
-	if !ok {
-		return 0, nil, net.ErrClosed
+	a := <-m.in
+	if a.from == nil {
+		return 0, nil, os.ErrDeadlineExceeded
 	}
 	return copy(b, a.b), a.from, nil
 }
@@ -337,4 +339,105 @@ func TestQUIC(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestQUICMoves: a connection whose client's port changes goes on at the same surrogate, which sees and validates the new address.
+func TestQUICMoves(t *testing.T) {
+	for _, source := range []string{"router", "keep"} {
+		t.Run(source, func(t *testing.T) {
+			const vip = "10.9.9.9:443"
+			n := newNetwork(t)
+			ca := peers.NewAuthority(n.Lab)
+			a := n.quicServe(ca, n.site("a", lab.LinkOptions{}), quicOptions{}, "a.test")
+			b := n.quicServe(ca, n.site("b", lab.LinkOptions{}), quicOptions{}, "x.b.test")
+			r := n.start(n.quicConfig(vip, false, "source: "+source+", ", a, b))
+			defer r.endQUIC()
+			c := n.quicClient(ca, true)
+			conn := c.dial(t, vip, "x.b.test", nil)
+			reply := begin(t, conn, 20<<20)
+			first := reply.seen
+			if kept := first.Addr().String() == "10.1.0.2"; kept != (source == "keep") {
+				t.Errorf("the surrogate sees %v", first)
+			}
+			for i := range 3 {
+				reply.read(5 << 20)
+				c.move()
+				fetchQUIC(t, conn, 100) // a surrogate learns the address from what the client sends, and here it only waits for the download
+				if q := r.status().QUIC; q.Moved != uint64(i+1) {
+					t.Errorf("moved %d times: %+v", i+1, q)
+				}
+			}
+			reply.read(-1)
+			surrogate, seen := fetchQUIC(t, conn, 1<<20)
+			if surrogate != "b" || seen == first {
+				t.Errorf("then answered by %q, which sees %v, and first saw %v", surrogate, seen, first)
+			}
+			if q := r.status().QUIC; q.Made != 1 || q.Moved != 3 || len(q.Refused) != 0 {
+				t.Errorf("%+v", q)
+			}
+		})
+	}
+}
+
+// TestQUICEarlyData: a client that comes back sends its request with its hello.
+func TestQUICEarlyData(t *testing.T) {
+	const vip = "10.9.9.9:443"
+	n := newNetwork(t)
+	ca := peers.NewAuthority(n.Lab)
+	a := n.quicServe(ca, n.site("a", lab.LinkOptions{}), quicOptions{}, "a.test")
+	b := n.quicServe(ca, n.site("b", lab.LinkOptions{}), quicOptions{}, "x.b.test")
+	r := n.start(n.quicConfig(vip, false, "", a, b))
+	defer r.endQUIC()
+	first := n.quicClient(ca, false)
+	conn := first.dial(t, vip, "a.test", nil)
+	fetchQUIC(t, conn, 100)
+	time.Sleep(100 * time.Millisecond) // the ticket comes behind the response
+	conn.CloseWithError(0, "")
+	c := n.quicClient(ca, false)
+	c.config = first.config
+	conn = c.dial(t, vip, "a.test", nil)
+	if surrogate, _ := fetchQUIC(t, conn, 100000); surrogate != "a" {
+		t.Errorf("answered by %q", surrogate)
+	}
+	if !conn.ConnectionState().Used0RTT {
+		t.Error("no early data: the test is not about it")
+	}
+}
+
+// TestQUICRestart: downloads go on while the router restarts, and when it has been killed; then their clients may move.
+func TestQUICRestart(t *testing.T) {
+	const vip = "10.9.9.9:443"
+	n := newNetwork(t)
+	ca := peers.NewAuthority(n.Lab)
+	a := n.quicServe(ca, n.site("a", lab.LinkOptions{}), quicOptions{}, "a.test")
+	b := n.quicServe(ca, n.site("b", lab.LinkOptions{}), quicOptions{}, "x.b.test")
+	config := n.quicConfig(vip, false, "", a, b)
+	r := n.start(config)
+	c := n.quicClient(ca, true)
+	conn := c.dial(t, vip, "a.test", nil)
+	reply := begin(t, conn, 20<<20)
+	for i, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		reply.read(3 << 20)
+		if err := r.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		<-r.Done()
+		reply.read(3 << 20)
+		before := r.before
+		var err error
+		if r, err = n.startWith(config); err != nil {
+			t.Fatal(err)
+		}
+		r.before = before
+		if q := r.status().QUIC; q.Sessions != 1+2*i { // the second connection, and the first one's other address
+			t.Errorf("after %v: %+v", signal, q)
+		}
+		if surrogate, _ := fetchQUIC(t, n.quicClient(ca, false).dial(t, vip, "x.b.test", nil), 1<<20); surrogate != "b" {
+			t.Errorf("after %v a new connection is answered by %q", signal, surrogate)
+		}
+		c.move()
+		fetchQUIC(t, conn, 100)
+	}
+	reply.read(-1)
+	r.endQUIC()
 }

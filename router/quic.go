@@ -248,7 +248,7 @@ func (r *Router) liveQUIC() (n int, err error) {
 	}
 	idle := r.current().cfg.Timeouts.QUICIdle
 	err = q.kernel.Each(func(s kernel.Session) error {
-		if s.Confirmed && s.Idle < idle {
+		if (s.Confirmed || s.Followed) && s.Idle < idle {
 			n++
 		}
 		return nil

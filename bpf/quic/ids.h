@@ -61,8 +61,12 @@ static __always_inline struct quic_server *short_server(struct __sk_buff *skb, c
 	return NULL;
 }
 
-/* The surrogate that has chosen a client's destination id; NULL: unknown, or the client has chosen it. */
-static __always_inline struct quic_server *server_of(struct __sk_buff *skb, const struct datagram *d, __u32 lengths)
+/*
+ * The surrogate that has chosen a client's destination id; NULL: unknown, or the client has chosen it. initials: those are asked
+ * about too, which have an id of the client's at first.
+ */
+static __always_inline struct quic_server *server_of(struct __sk_buff *skb, const struct datagram *d, __u32 lengths,
+						     bool initials)
 {
 	struct quic_id id = { .port = d->key.dport };
 	struct long_start s;
@@ -72,17 +76,31 @@ static __always_inline struct quic_server *server_of(struct __sk_buff *skb, cons
 		return NULL;
 	if (!(s.first & LONG_HEADER))
 		return short_server(skb, d, &id, lengths);
-	if (bpf_skb_load_bytes(skb, d->payload, &s, sizeof(s)) || !is_handshake(&s) ||
+	if (bpf_skb_load_bytes(skb, d->payload, &s, sizeof(s)) || !(initials || is_handshake(&s)) ||
 	    !read_id(skb, &id, d->payload + sizeof(s), s.length))
 		return NULL;
 	return bpf_map_lookup_elem(&ids, &id);
 }
 
-/* Learns the id in a surrogate's long header, if this is one. */
-static __always_inline void learn(struct __sk_buff *skb, const struct datagram *d, const struct quic_session *session)
+/* Records that a session's surrogate has chosen an id. */
+static __always_inline void learn(const struct quic_session *session, struct quic_id *id)
 {
-	struct quic_server own = { .port = d->key.sport }, *known;
-	struct quic_id id = { .port = session->client.dport };
+	struct quic_server own = { .port = session->server.sport }, *known;
+
+	copy_addr(id->vip, session->client.dst);
+	id->port = session->client.dport;
+	copy_addr(own.addr, session->server.src);
+	known = bpf_map_lookup_elem(&ids, id);
+	if (!known)
+		bpf_map_update_elem(&ids, id, &own, BPF_NOEXIST);
+	else if (!same_addr(known->addr, own.addr) || known->port != own.port)
+		known->ambiguous = 1;
+}
+
+/* Learns the id in a surrogate's long header, if this is one. */
+static __always_inline void learn_long(struct __sk_buff *skb, const struct datagram *d, struct quic_session *session)
+{
+	struct quic_id id = {};
 	struct quic_vip *vip;
 	struct long_start s;
 	__u32 at;
@@ -93,14 +111,35 @@ static __always_inline void learn(struct __sk_buff *skb, const struct datagram *
 	at = d->payload + sizeof(s) + s.length;
 	if (bpf_skb_load_bytes(skb, at, &length, 1) || !read_id(skb, &id, at + 1, length))
 		return;
-	copy_addr(id.vip, session->client.dst);
-	copy_addr(own.addr, d->key.src);
-	known = bpf_map_lookup_elem(&ids, &id);
-	if (!known)
-		bpf_map_update_elem(&ids, &id, &own, BPF_NOEXIST);
-	else if (!same_addr(known->addr, own.addr) || known->port != own.port)
-		known->ambiguous = 1;
+	learn(session, &id);
+	session->id_length = id.length;
 	vip = vip_at(id.vip, id.port);
 	if (vip && !(vip->lengths >> id.length & 1))
 		__sync_fetch_and_or(&vip->lengths, 1U << (id.length & 31));
+}
+
+/*
+ * Learns the id in a client's short header if it is another one than before, which is then forgotten: a session has one id of this kind, so
+ * that no client makes others lose theirs.
+ */
+static __always_inline void learn_short(struct __sk_buff *skb, const struct datagram *d, struct quic_session *session)
+{
+	struct quic_id id = {}, old = {};
+	__u8 first;
+
+	if (d->len <= session->id_length || bpf_skb_load_bytes(skb, d->payload, &first, 1) || first & LONG_HEADER)
+		return;
+	if (!(session->flags & SESSION_FOLLOWED))
+		session->flags |= SESSION_FOLLOWED;
+	if (!read_id(skb, &id, d->payload + 1, session->id_length))
+		return;
+	if (!__builtin_memcmp(id.bytes, session->id, sizeof(id.bytes)))
+		return;
+	old.length = id.length;
+	copy_addr(old.vip, session->client.dst);
+	old.port = session->client.dport;
+	__builtin_memcpy(old.bytes, session->id, sizeof(old.bytes));
+	bpf_map_delete_elem(&ids, &old);
+	__builtin_memcpy(session->id, id.bytes, sizeof(id.bytes));
+	learn(session, &id);
 }

@@ -27,7 +27,7 @@ struct {
 	__type(value, struct quic_session);
 } sessions SEC(".maps");
 
-/* Learnt by the kernel from the long headers of surrogates, read by user space too. Full: the least recently used is lost. */
+/* Learnt by the kernel, read by user space too. Full: the least recently used is lost. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);

@@ -27,9 +27,11 @@ static __always_inline int from_client(struct __sk_buff *skb, const struct datag
 
 	if (!(s->flags & SESSION_CONFIRMED)) {
 		vip = vip_at(d->key.dst, d->key.dport);
-		if (vip && server_of(skb, d, vip->lengths))
+		if (vip && server_of(skb, d, vip->lengths, true))
 			s->flags |= SESSION_CONFIRMED;
 	}
+	if (s->from_server)
+		learn_short(skb, d, s);
 	reversed(&t, &s->server);
 	refresh(skb, &s->to_server, &t, d->v6, clock_ms());
 	err = rewrite_datagram(skb, d, &t, &s->to_server);
@@ -47,9 +49,10 @@ static __always_inline int from_server(struct __sk_buff *skb, const struct datag
 	struct readdressed t;
 	int err;
 
-	/* strangers elsewhere must not teach ids, whatever address they forge */
-	if (d->len > sizeof(struct long_start) && skb->ifindex == s->to_server.ifindex)
-		learn(skb, d, s);
+	/* clients must not teach ids with forged addresses */
+	if (d->len > sizeof(struct long_start) &&
+	    (skb->ifindex == s->to_server.ifindex || skb->ifindex != s->to_client.ifindex))
+		learn_long(skb, d, s);
 	reversed(&t, &s->client);
 	refresh(skb, &s->to_client, &t, d->v6, clock_ms());
 	err = rewrite_datagram(skb, d, &t, &s->to_client);

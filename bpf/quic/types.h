@@ -33,7 +33,8 @@ enum session_state {
 };
 
 enum session_flag {
-	SESSION_CONFIRMED = 1, /* the client has sent an id that the surrogate chose, so its address is not forged */
+	SESSION_FOLLOWED = 1,  /* the client has sent a short header behind the surrogate's answer; forgeries can */
+	SESSION_CONFIRMED = 2, /* it has sent an id that it can only have from that answer: its address is not forged */
 };
 
 struct quic_hop {
@@ -56,14 +57,19 @@ struct quic_session {
 	__u32 since;       /* ms */
 	__u32 from_client; /* ms: when the last datagram came; 0: none */
 	__u32 from_server;
-	__u32 unused;
+	__u8 id_length;  /* of the ids that the surrogate chooses; 0: unknown */
+	__u8 id[MAX_ID]; /* that the client sends now, zeros behind its length */
+	__u8 unused[3];
 	__u64 bytes_to_server; /* of payload */
 	__u64 bytes_to_client;
 	struct quic_hop to_server;
 	struct quic_hop to_client;
 };
 
-/* A connection id that a surrogate has chosen, at a VIP. Ids are random: two surrogates may choose one. */
+/*
+ * A connection id that a surrogate has chosen, at a VIP. Ids are random: two surrogates may choose one. They are learnt from
+ * surrogates' long headers, and from the short headers of clients, which may use others as soon as the handshake is over.
+ */
 struct quic_id {
 	__u8 vip[16];
 	__be16 port;

@@ -65,7 +65,7 @@ static __always_inline int unknown_client(struct __sk_buff *skb, const struct da
 		return DROP_EMPTY;
 	if (s.first & LONG_HEADER && (bpf_skb_load_bytes(skb, d->payload, &s, sizeof(s)) || !is_handshake(&s)))
 		return to_user_space(skb, d, UPCALL, action);
-	if (!server_of(skb, d, vip->lengths) && !vip->layouts)
+	if (!server_of(skb, d, vip->lengths, false) && !vip->layouts)
 		return DROP_UNKNOWN_ID;
 	return to_user_space(skb, d, UPCALL_MOVED, action);
 }

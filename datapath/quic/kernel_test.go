@@ -241,6 +241,7 @@ func TestIDs(t *testing.T) {
 		k.must(k.Add(f.session()))
 		k.ingress(datagram(f.surrogate, f.router, long(0, []byte("abc"), []byte("4own"))), quicVerdictTO_CLIENT, kerneltest.ActRedirect)
 		k.ingress(datagram(f.surrogate, f.router, long(0, []byte("abc"), []byte("serverstwentybytelon"))), quicVerdictTO_CLIENT, kerneltest.ActRedirect)
+		k.ingress(datagram(f.client, f.vip, bytes.Repeat([]byte{0xc0}, 100)), quicVerdictTO_SURROGATE, kerneltest.ActRedirect)
 		k.ingress(datagram(f.surrogate, f.router, short([]byte("notlearnt!"))), quicVerdictTO_CLIENT, kerneltest.ActRedirect)
 		if lengths, err := k.Lengths(f.vip); err != nil || len(lengths) != 2 || lengths[0] != 4 || lengths[1] != 20 {
 			t.Errorf("lengths %v, %v", lengths, err)
@@ -262,6 +263,7 @@ func TestIDs(t *testing.T) {
 			t.Error("confirmed, and the client has sent nothing")
 		}
 		k.ingress(datagram(f.client, f.vip, short([]byte("5own"))), quicVerdictTO_SURROGATE, kerneltest.ActRedirect)
+		k.ingress(datagram(f.client, f.vip, long(0, []byte("clientsown"), nil)), quicVerdictTO_SURROGATE, kerneltest.ActRedirect)
 		if s, _, _ = k.Session(3); s.Confirmed {
 			t.Error("confirmed by an id that no surrogate has chosen")
 		}
@@ -282,6 +284,40 @@ func TestIDs(t *testing.T) {
 		if _, _, ok, err := k.Server(f.client, []byte("forged")); ok || err != nil {
 			t.Errorf("learnt from another interface: %v", err)
 		}
+	})
+}
+
+// TestClientsIDs: the id that a client sends is learnt, as surrogates give it others that nobody else can read; it has one.
+func TestClientsIDs(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k := newRig(t)
+		k.must(k.SetVIPs(map[netip.AddrPort]VIP{f.vip: {}}))
+		k.must(k.Add(f.session()))
+		send := func(id string) {
+			k.ingress(datagram(f.client, f.vip, short([]byte(id))), quicVerdictTO_SURROGATE, kerneltest.ActRedirect)
+		}
+		knows := func(id string, want bool) {
+			t.Helper()
+			if at, _, ok, err := k.Server(f.vip, []byte(id)); err != nil || ok != want || ok && at != f.surrogate {
+				t.Errorf("%q is of %v, %v, %v", id, at, ok, err)
+			}
+		}
+		send("forged..")
+		knows("forged..", false)
+		k.ingress(datagram(f.surrogate, f.router, long(0, []byte("abc"), []byte("first..."))), quicVerdictTO_CLIENT, kerneltest.ActRedirect)
+		if s, _, _ := k.Session(3); s.Followed {
+			t.Error("followed by what came before the answer")
+		}
+		send("second..")
+		if s, _, _ := k.Session(3); !s.Followed || s.Confirmed {
+			t.Errorf("not followed: %+v", s)
+		}
+		knows("second..", true)
+		send("third...")
+		knows("third...", true)
+		knows("second..", false)
+		knows("first...", true)
+		k.ingress(datagram(f.other, f.vip, short([]byte("third..."))), quicVerdictUPCALL_MOVED, kerneltest.ActRedirect)
 	})
 }
 

@@ -111,7 +111,7 @@ func (q *QUIC) load(pinned map[string]*ebpf.Map) error {
 	}
 	spec.Maps[quicMapSessions].MaxEntries = uint32(q.options.Sessions)
 	spec.Maps[quicMapFlows].MaxEntries = uint32(2 * q.options.Sessions)
-	spec.Maps[quicMapIds].MaxEntries = uint32(q.options.Sessions)
+	spec.Maps[quicMapIds].MaxEntries = uint32(2 * q.options.Sessions) // one of the surrogate's header, one of the client's
 	opts := &ebpf.CollectionOptions{MapReplacements: make(map[string]*ebpf.Map)}
 	for name, m := range pinned {
 		if spec.Maps[name] != nil {

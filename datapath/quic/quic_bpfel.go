@@ -68,7 +68,10 @@ type quicQuicSession struct {
 	Since         uint32
 	FromClient    uint32
 	FromServer    uint32
-	Unused        uint32
+	IdLength      uint8
+	Id            [20]uint8
+	Unused        [3]uint8
+	_             [4]byte
 	BytesToServer uint64
 	BytesToClient uint64
 	ToServer      struct {
@@ -96,7 +99,8 @@ type quicQuicVip struct {
 type quicSessionFlag uint32
 
 const (
-	quicSessionFlagSESSION_CONFIRMED quicSessionFlag = 1
+	quicSessionFlagSESSION_FOLLOWED  quicSessionFlag = 1
+	quicSessionFlagSESSION_CONFIRMED quicSessionFlag = 2
 )
 
 type quicSessionState uint32

@@ -11,6 +11,9 @@ import (
 	"baton/datapath"
 )
 
+// amplification is how many times the bytes of a client a server sends at most before it knows that the address is not forged.
+const amplification = 3
+
 // Session is a client's path to a surrogate. Source is where the surrogate sees it come from: a port of the router, or the client.
 type Session struct {
 	Number      uint32
@@ -20,7 +23,8 @@ type Session struct {
 	In, Out     int // interfaces towards the client and the surrogate, until the kernel has looked up its routes
 
 	// Of the kernel.
-	Confirmed     bool          // the client has answered the surrogate: its address is not forged
+	Followed      bool          // the client has sent more behind the surrogate's answer
+	Confirmed     bool          // it has the surrogate's answer: its address is not forged
 	Answered      bool          // the surrogate has answered
 	Age           time.Duration // since Add
 	Idle          time.Duration // since the last datagram in either direction
@@ -96,7 +100,10 @@ func (q *QUIC) Session(number uint32) (Session, bool, error) {
 		Number: number, Client: datapath.AddrPort(k.Client.Src, k.Client.Sport), VIP: datapath.AddrPort(k.Client.Dst, k.Client.Dport),
 		Surrogate: datapath.AddrPort(k.Server.Src, k.Server.Sport), Source: datapath.AddrPort(k.Server.Dst, k.Server.Dport),
 		In: int(k.ToClient.Ifindex), Out: int(k.ToServer.Ifindex),
-		Confirmed: quicSessionFlag(k.Flags)&quicSessionFlagSESSION_CONFIRMED != 0, Answered: k.FromServer != 0, Age: since(k.Since), Idle: since(last),
+		Followed: quicSessionFlag(k.Flags)&quicSessionFlagSESSION_FOLLOWED != 0,
+		// or the surrogate would not send so much more than it has got (RFC 9000 section 8)
+		Confirmed: quicSessionFlag(k.Flags)&quicSessionFlagSESSION_CONFIRMED != 0 || k.BytesToClient > amplification*k.BytesToServer,
+		Answered:  k.FromServer != 0, Age: since(k.Since), Idle: since(last),
 		BytesToServer: k.BytesToServer, BytesToClient: k.BytesToClient,
 	}, true, nil
 }

@@ -172,7 +172,8 @@ func (s *Server) handle(raw []byte) {
 		return
 	}
 	p, _, err := quic.Parse(u.Payload)
-	if err == nil && (p.Kind == quic.Short || p.Kind == quic.Handshake) {
+	_, _, chosen, _ := s.o.Kernel.Server(u.Dst, p.Destination) // of an Initial, in the middle of a handshake
+	if err == nil && (p.Kind == quic.Short || p.Kind == quic.Handshake || chosen) {
 		s.follow(&u, &p)
 		return
 	}

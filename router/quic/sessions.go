@@ -191,14 +191,14 @@ func (s *Server) sweep() error {
 func (s *Server) sweepSome(numbers []uint32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	timeouts := s.o.Timeouts()
+	timeouts, crowded := s.o.Timeouts(), len(s.sessions.open) > s.o.Kernel.Sessions()/2
 	for _, n := range numbers {
 		k, ok, err := s.o.Kernel.Session(n)
 		if err != nil {
 			return err
 		}
 		limit := timeouts.QUICIdle
-		if !k.Confirmed { // its address may be forged
+		if !k.Confirmed && (!k.Followed || crowded) { // its address may be forged
 			limit = min(limit, timeouts.Handshake)
 		}
 		if _, open := s.sessions.open[n]; !ok || !open || k.Idle < limit {

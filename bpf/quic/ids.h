@@ -34,6 +34,15 @@ static __always_inline bool is_handshake(const struct long_start *s)
 	return version == 1 ? type == 2 : version == VERSION_2 && type == 3;
 }
 
+/* Whether a client's datagram may begin a connection: its destination id may be the client's own choice. */
+static __always_inline bool may_begin(struct __sk_buff *skb, const struct datagram *d)
+{
+	struct long_start s;
+
+	return !bpf_skb_load_bytes(skb, d->payload, &s, sizeof(s)) && s.first & LONG_HEADER && !is_handshake(&s) &&
+	       s.length >= LEAST_OWN_ID;
+}
+
 /* The surrogate that a client's datagram with a short header is for. */
 static __always_inline struct quic_server *short_server(struct __sk_buff *skb, const struct datagram *d,
 							struct quic_id *id, __u32 lengths)
@@ -94,7 +103,7 @@ static __always_inline void learn(const struct quic_session *session, struct qui
 	if (!known)
 		bpf_map_update_elem(&ids, id, &own, BPF_NOEXIST);
 	else if (!same_addr(known->addr, own.addr) || known->port != own.port)
-		known->ambiguous = 1;
+		known->flags |= SERVER_AMBIGUOUS;
 }
 
 /* Learns the id in a surrogate's long header, if this is one. */

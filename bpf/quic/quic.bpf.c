@@ -19,16 +19,21 @@ static __always_inline struct quic_session *session_of(const struct quic_flow *f
 }
 
 static __always_inline int from_client(struct __sk_buff *skb, const struct datagram *d, struct quic_session *s,
-				       int *action)
+				       bool decided, int *action)
 {
+	bool begins = !decided && may_begin(skb, d);
+	struct quic_server *server;
 	struct readdressed t;
 	struct quic_vip *vip;
 	int err;
 
-	if (!(s->flags & SESSION_CONFIRMED)) {
+	if (begins || !(s->flags & SESSION_CONFIRMED)) {
 		vip = vip_at(d->key.dst, d->key.dport);
-		if (vip && server_of(skb, d, vip->lengths, true))
+		server = vip ? server_of(skb, d, vip->lengths, true) : NULL;
+		if (server && !(server->flags & SERVER_OWN))
 			s->flags |= SESSION_CONFIRMED;
+		if (begins && vip && !server)
+			return to_user_space(skb, d, UPCALL_AGAIN, action);
 	}
 	if (s->from_server)
 		learn_short(skb, d, s);
@@ -65,13 +70,13 @@ static __always_inline int from_server(struct __sk_buff *skb, const struct datag
 }
 
 static __always_inline int of_flow(struct __sk_buff *skb, const struct datagram *d, const struct quic_flow *f,
-				   int *action)
+				   bool decided, int *action)
 {
 	struct quic_session *s = session_of(f, &d->key);
 
 	if (!s)
 		return DROP_STALE;
-	return f->side == SIDE_CLIENT ? from_client(skb, d, s, action) : from_server(skb, d, s, action);
+	return f->side == SIDE_CLIENT ? from_client(skb, d, s, decided, action) : from_server(skb, d, s, action);
 }
 
 static __always_inline int icmp_message(struct __sk_buff *skb, struct datagram *d, int *action)
@@ -123,7 +128,7 @@ static __always_inline int udp(struct __sk_buff *skb, const struct datagram *d, 
 	struct quic_vip *vip;
 
 	if (f)
-		return of_flow(skb, d, f, action);
+		return of_flow(skb, d, f, false, action);
 	vip = vip_at(d->key.dst, d->key.dport);
 	return vip ? unknown_client(skb, d, vip, action) : PASS;
 }
@@ -164,7 +169,7 @@ int quic_replay(struct __sk_buff *skb)
 		return TC_ACT_SHOT;
 	f = bpf_map_lookup_elem(&flows, &d.key);
 	if (f && f->side == SIDE_CLIENT)
-		verdict = of_flow(skb, &d, f, &action);
+		verdict = of_flow(skb, &d, f, true, &action);
 	count(verdict);
 	return action;
 }
@@ -175,3 +180,4 @@ const enum verdict *verdict_type __attribute__((unused));
 const enum side *side_type __attribute__((unused));
 const enum session_state *session_state_type __attribute__((unused));
 const enum session_flag *session_flag_type __attribute__((unused));
+const enum server_flag *server_flag_type __attribute__((unused));

@@ -11,6 +11,7 @@
 enum bound {
 	MAX_VIPS = 256,
 	MAX_ID = 20,            /* bytes of a connection id (RFC 9000, 17.2) */
+	LEAST_OWN_ID = 8,       /* of those that clients choose (RFC 9000, 7.2) */
 	UPCALL_MAC = 0x0271,    /* how the source MAC of an upcall begins; the ingress interface's number follows */
 	MAX_SOURCES = 16384,    /* prefixes of clients whose upcalls are counted */
 	TOKENS_A_PACKET = 1000, /* of a source's bucket, which gains config.rate in a ms */
@@ -78,10 +79,15 @@ struct quic_id {
 	__u8 bytes[MAX_ID]; /* zeros behind the length */
 };
 
+enum server_flag {
+	SERVER_AMBIGUOUS = 1, /* two surrogates have chosen the id */
+	SERVER_OWN = 2, /* the client has chosen it, for its first packets to this surrogate; written by user space */
+};
+
 struct quic_server {
 	__u8 addr[16];
 	__be16 port;
-	__u16 ambiguous; /* two surrogates have chosen it */
+	__u16 flags;
 };
 
 /* Port 0: whether any VIP has the address. */
@@ -118,6 +124,7 @@ enum verdict {
 	TO_SURROGATE,    /* translated */
 	TO_CLIENT,       /* translated */
 	UPCALL,          /* a client without a surrogate begins a connection */
+	UPCALL_AGAIN,    /* a client with one begins another connection, or seems to */
 	UPCALL_MOVED,    /* a client's connection comes from another address */
 	ICMP_TRANSLATED, /* an error about a translated datagram */
 	DROP_EMPTY,

@@ -241,15 +241,15 @@ func TestIDs(t *testing.T) {
 		k.must(k.Add(f.session()))
 		k.ingress(datagram(f.surrogate, f.router, long(0, []byte("abc"), []byte("4own"))), quicVerdictTO_CLIENT, kerneltest.ActRedirect)
 		k.ingress(datagram(f.surrogate, f.router, long(0, []byte("abc"), []byte("serverstwentybytelon"))), quicVerdictTO_CLIENT, kerneltest.ActRedirect)
-		k.ingress(datagram(f.client, f.vip, bytes.Repeat([]byte{0xc0}, 100)), quicVerdictTO_SURROGATE, kerneltest.ActRedirect)
+		k.ingress(datagram(f.client, f.vip, bytes.Repeat([]byte{0x40}, 100)), quicVerdictTO_SURROGATE, kerneltest.ActRedirect)
 		k.ingress(datagram(f.surrogate, f.router, short([]byte("notlearnt!"))), quicVerdictTO_CLIENT, kerneltest.ActRedirect)
 		if lengths, err := k.Lengths(f.vip); err != nil || len(lengths) != 2 || lengths[0] != 4 || lengths[1] != 20 {
 			t.Errorf("lengths %v, %v", lengths, err)
 		}
 		for _, id := range []string{"4own", "serverstwentybytelon"} {
-			at, ambiguous, ok, err := k.Server(f.vip, []byte(id))
-			if err != nil || !ok || ambiguous || at != f.surrogate {
-				t.Errorf("%q is of %v, %v %v %v", id, at, ambiguous, ok, err)
+			s, ok, err := k.Server(f.vip, []byte(id))
+			if err != nil || !ok || s != (Server{Surrogate: f.surrogate}) {
+				t.Errorf("%q is of %+v, %v %v", id, s, ok, err)
 			}
 			k.ingress(datagram(f.other, f.vip, short([]byte(id))), quicVerdictUPCALL_MOVED, kerneltest.ActRedirect)
 			k.ingress(datagram(f.other, f.vip, long(2, []byte(id), nil)), quicVerdictUPCALL_MOVED, kerneltest.ActRedirect)
@@ -263,7 +263,12 @@ func TestIDs(t *testing.T) {
 			t.Error("confirmed, and the client has sent nothing")
 		}
 		k.ingress(datagram(f.client, f.vip, short([]byte("5own"))), quicVerdictTO_SURROGATE, kerneltest.ActRedirect)
+		k.must(k.Own(f.vip, []byte("clientsown"), f.surrogate))
 		k.ingress(datagram(f.client, f.vip, long(0, []byte("clientsown"), nil)), quicVerdictTO_SURROGATE, kerneltest.ActRedirect)
+		again := datagram(f.client, f.vip, long(0, []byte("another1"), nil))
+		k.ingress(again, quicVerdictUPCALL_AGAIN, kerneltest.ActRedirect)
+		k.want(k.programs.QuicReplay, again, quicVerdictTO_SURROGATE, kerneltest.ActRedirect)
+		k.ingress(datagram(f.client, f.vip, long(0, []byte("short1."), nil)), quicVerdictTO_SURROGATE, kerneltest.ActRedirect)
 		if s, _, _ = k.Session(3); s.Confirmed {
 			t.Error("confirmed by an id that no surrogate has chosen")
 		}
@@ -275,13 +280,13 @@ func TestIDs(t *testing.T) {
 		elsewhere := netip.AddrPortFrom(f.surrogate.Addr(), 9)
 		k.must(k.Add(Session{Number: 5, Client: f.other, VIP: f.vip, Source: f.router, Surrogate: elsewhere, In: loopback, Out: loopback}))
 		k.ingress(datagram(elsewhere, f.router, long(0, []byte("abc"), []byte("4own"))), quicVerdictTO_CLIENT, kerneltest.ActRedirect)
-		if at, ambiguous, ok, err := k.Server(f.vip, []byte("4own")); err != nil || !ok || !ambiguous || at != f.surrogate {
-			t.Errorf("an id of two surrogates is of %v, %v %v %v", at, ambiguous, ok, err)
+		if s, ok, err := k.Server(f.vip, []byte("4own")); err != nil || !ok || s != (Server{Surrogate: f.surrogate, Ambiguous: true}) {
+			t.Errorf("an id of two surrogates is of %+v, %v %v", s, ok, err)
 		}
 		// Strangers teach nothing.
 		k.must(k.Add(Session{Number: 6, Client: f.other, VIP: f.client, Source: f.router, Surrogate: f.other, In: loopback, Out: loopback + 1}))
 		k.ingress(datagram(f.other, f.router, long(0, []byte("abc"), []byte("forged"))), quicVerdictTO_CLIENT, kerneltest.ActRedirect)
-		if _, _, ok, err := k.Server(f.client, []byte("forged")); ok || err != nil {
+		if _, ok, err := k.Server(f.client, []byte("forged")); ok || err != nil {
 			t.Errorf("learnt from another interface: %v", err)
 		}
 	})
@@ -298,8 +303,8 @@ func TestClientsIDs(t *testing.T) {
 		}
 		knows := func(id string, want bool) {
 			t.Helper()
-			if at, _, ok, err := k.Server(f.vip, []byte(id)); err != nil || ok != want || ok && at != f.surrogate {
-				t.Errorf("%q is of %v, %v, %v", id, at, ok, err)
+			if s, ok, err := k.Server(f.vip, []byte(id)); err != nil || ok != want || ok && s.Surrogate != f.surrogate {
+				t.Errorf("%q is of %+v, %v, %v", id, s, ok, err)
 			}
 		}
 		send("forged..")

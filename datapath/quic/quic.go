@@ -90,7 +90,7 @@ func layout() (datapath.Layout, error) {
 	}
 	return datapath.LayoutOf(spec, datapath.Stored{
 		Maps:  slices.Collect(maps.Keys((&QUIC{}).named())),
-		Types: []string{"side", "session_state", "session_flag"},
+		Types: []string{"side", "session_state", "session_flag", "server_flag"},
 	})
 }
 
@@ -111,7 +111,7 @@ func (q *QUIC) load(pinned map[string]*ebpf.Map) error {
 	}
 	spec.Maps[quicMapSessions].MaxEntries = uint32(q.options.Sessions)
 	spec.Maps[quicMapFlows].MaxEntries = uint32(2 * q.options.Sessions)
-	spec.Maps[quicMapIds].MaxEntries = uint32(2 * q.options.Sessions) // one of the surrogate's header, one of the client's
+	spec.Maps[quicMapIds].MaxEntries = uint32(3 * q.options.Sessions) // one of the surrogate's header, one or two of the client's
 	opts := &ebpf.CollectionOptions{MapReplacements: make(map[string]*ebpf.Map)}
 	for name, m := range pinned {
 		if spec.Maps[name] != nil {

@@ -18,6 +18,7 @@ type quicBound uint32
 const (
 	quicBoundMAX_VIPS        quicBound = 256
 	quicBoundMAX_ID          quicBound = 20
+	quicBoundLEAST_OWN_ID    quicBound = 8
 	quicBoundUPCALL_MAC      quicBound = 625
 	quicBoundMAX_SOURCES     quicBound = 16384
 	quicBoundTOKENS_A_PACKET quicBound = 1000
@@ -53,10 +54,10 @@ type quicQuicId struct {
 }
 
 type quicQuicServer struct {
-	_         structs.HostLayout
-	Addr      [16]uint8
-	Port      uint16
-	Ambiguous uint16
+	_     structs.HostLayout
+	Addr  [16]uint8
+	Port  uint16
+	Flags uint16
 }
 
 type quicQuicSession struct {
@@ -96,6 +97,13 @@ type quicQuicVip struct {
 	Layouts uint32
 }
 
+type quicServerFlag uint32
+
+const (
+	quicServerFlagSERVER_AMBIGUOUS quicServerFlag = 1
+	quicServerFlagSERVER_OWN       quicServerFlag = 2
+)
+
 type quicSessionFlag uint32
 
 const (
@@ -132,21 +140,22 @@ const (
 	quicVerdictTO_SURROGATE       quicVerdict = 1
 	quicVerdictTO_CLIENT          quicVerdict = 2
 	quicVerdictUPCALL             quicVerdict = 3
-	quicVerdictUPCALL_MOVED       quicVerdict = 4
-	quicVerdictICMP_TRANSLATED    quicVerdict = 5
-	quicVerdictDROP_EMPTY         quicVerdict = 6
-	quicVerdictDROP_TTL           quicVerdict = 7
-	quicVerdictDROP_NOMEM         quicVerdict = 8
-	quicVerdictDROP_FRAGMENT      quicVerdict = 9
-	quicVerdictDROP_IP_OPTIONS    quicVerdict = 10
-	quicVerdictDROP_IPV6EXTENSION quicVerdict = 11
-	quicVerdictDROP_TRUNCATED     quicVerdict = 12
-	quicVerdictDROP_NO_TAP        quicVerdict = 13
-	quicVerdictDROP_RATE          quicVerdict = 14
-	quicVerdictDROP_UNKNOWN_ID    quicVerdict = 15
-	quicVerdictDROP_STALE         quicVerdict = 16
-	quicVerdictDROP_UNDECIDED     quicVerdict = 17
-	quicVerdictVERDICTS           quicVerdict = 18
+	quicVerdictUPCALL_AGAIN       quicVerdict = 4
+	quicVerdictUPCALL_MOVED       quicVerdict = 5
+	quicVerdictICMP_TRANSLATED    quicVerdict = 6
+	quicVerdictDROP_EMPTY         quicVerdict = 7
+	quicVerdictDROP_TTL           quicVerdict = 8
+	quicVerdictDROP_NOMEM         quicVerdict = 9
+	quicVerdictDROP_FRAGMENT      quicVerdict = 10
+	quicVerdictDROP_IP_OPTIONS    quicVerdict = 11
+	quicVerdictDROP_IPV6EXTENSION quicVerdict = 12
+	quicVerdictDROP_TRUNCATED     quicVerdict = 13
+	quicVerdictDROP_NO_TAP        quicVerdict = 14
+	quicVerdictDROP_RATE          quicVerdict = 15
+	quicVerdictDROP_UNKNOWN_ID    quicVerdict = 16
+	quicVerdictDROP_STALE         quicVerdict = 17
+	quicVerdictDROP_UNDECIDED     quicVerdict = 18
+	quicVerdictVERDICTS           quicVerdict = 19
 )
 
 // Names of all BPF objects in the ELF.
@@ -163,6 +172,7 @@ const (
 	quicProgQuicIngress     = "quic_ingress"
 	quicProgQuicReplay      = "quic_replay"
 	quicVarBoundType        = "bound_type"
+	quicVarServerFlagType   = "server_flag_type"
 	quicVarSessionFlagType  = "session_flag_type"
 	quicVarSessionStateType = "session_state_type"
 	quicVarSideType         = "side_type"
@@ -233,6 +243,7 @@ type quicMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type quicVariableSpecs struct {
 	BoundType        *ebpf.VariableSpec `ebpf:"bound_type"`
+	ServerFlagType   *ebpf.VariableSpec `ebpf:"server_flag_type"`
 	SessionFlagType  *ebpf.VariableSpec `ebpf:"session_flag_type"`
 	SessionStateType *ebpf.VariableSpec `ebpf:"session_state_type"`
 	SideType         *ebpf.VariableSpec `ebpf:"side_type"`
@@ -285,6 +296,7 @@ func (m *quicMaps) Close() error {
 // It can be passed to loadQuicObjects or ebpf.CollectionSpec.LoadAndAssign.
 type quicVariables struct {
 	BoundType        *ebpf.Variable `ebpf:"bound_type"`
+	ServerFlagType   *ebpf.Variable `ebpf:"server_flag_type"`
 	SessionFlagType  *ebpf.Variable `ebpf:"session_flag_type"`
 	SessionStateType *ebpf.Variable `ebpf:"session_state_type"`
 	SideType         *ebpf.Variable `ebpf:"side_type"`

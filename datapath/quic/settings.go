@@ -95,19 +95,48 @@ func (q *QUIC) Lengths(vip netip.AddrPort) ([]int, error) {
 	return lengths, nil
 }
 
-// Server finds the surrogate that has chosen a connection id. ambiguous: two have.
-func (q *QUIC) Server(vip netip.AddrPort, id []byte) (surrogate netip.AddrPort, ambiguous, ok bool, err error) {
+// Server is the surrogate of a connection id.
+type Server struct {
+	Surrogate netip.AddrPort
+	Ambiguous bool // two have chosen the id
+	Own       bool // the client has chosen it
+}
+
+func idOf(vip netip.AddrPort, id []byte) quicQuicId {
 	k := quicQuicId{Vip: vip.Addr().As16(), Port: datapath.BigEndian(vip.Port()), Length: uint8(len(id))}
 	copy(k.Bytes[:], id)
+	return k
+}
+
+// Server finds the surrogate of a connection id.
+func (q *QUIC) Server(vip netip.AddrPort, id []byte) (_ Server, ok bool, err error) {
+	if len(id) == 0 || len(id) > MaxID {
+		return Server{}, false, nil
+	}
 	var s quicQuicServer
-	err = q.maps.Ids.Lookup(k, &s)
-	if errors.Is(err, ebpf.ErrKeyNotExist) || len(id) == 0 || len(id) > MaxID {
-		return netip.AddrPort{}, false, false, nil
+	err = q.maps.Ids.Lookup(idOf(vip, id), &s)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return Server{}, false, nil
 	}
 	if err != nil {
-		return netip.AddrPort{}, false, false, fmt.Errorf("find connection id: %w", err)
+		return Server{}, false, fmt.Errorf("find connection id: %w", err)
 	}
-	return datapath.AddrPort(s.Addr, s.Port), s.Ambiguous != 0, true, nil
+	flags := quicServerFlag(s.Flags)
+	return Server{
+		Surrogate: datapath.AddrPort(s.Addr, s.Port), Ambiguous: flags&quicServerFlagSERVER_AMBIGUOUS != 0, Own: flags&quicServerFlagSERVER_OWN != 0,
+	}, true, nil
+}
+
+// Own says that a client's packets with an id of its own choice go to a surrogate. An id that is there already stays as it is.
+func (q *QUIC) Own(vip netip.AddrPort, id []byte, surrogate netip.AddrPort) error {
+	if len(id) == 0 || len(id) > MaxID {
+		return nil
+	}
+	s := quicQuicServer{Addr: surrogate.Addr().As16(), Port: datapath.BigEndian(surrogate.Port()), Flags: uint16(quicServerFlagSERVER_OWN)}
+	if err := q.maps.Ids.Update(idOf(vip, id), s, ebpf.UpdateNoExist); err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
+		return fmt.Errorf("add connection id: %w", err)
+	}
+	return nil
 }
 
 // ReadMAC reads the interface that an upcall's frame came in by.

@@ -7,6 +7,7 @@ var verdictNames = [...]string{
 	quicVerdictTO_SURROGATE:       "to_surrogate",
 	quicVerdictTO_CLIENT:          "to_client",
 	quicVerdictUPCALL:             "upcall",
+	quicVerdictUPCALL_AGAIN:       "upcall_again",
 	quicVerdictUPCALL_MOVED:       "upcall_moved",
 	quicVerdictICMP_TRANSLATED:    "icmp_translated",
 	quicVerdictDROP_EMPTY:         "drop_empty",

@@ -44,6 +44,7 @@ const (
 	ambiguousID  Refusal = "ambiguous_id"  // two surrogates have chosen it
 	noRoom       Refusal = "sessions_full" // all sessions are in use
 	noPort       Refusal = "ports_full"    // all ports towards the surrogate are in use
+	busy         Refusal = "busy"          // the client's port is in use, for another surrogate
 	taken        Refusal = "source_taken"  // the surrogate sees another session come from that address
 	unreachable  Refusal = "unreachable"   // there is no route to the surrogate
 	onThisHost   Refusal = "on_this_host"  // the surrogate is on this host, where the program does not see its replies
@@ -167,48 +168,118 @@ func (s *Server) handle(raw []byte) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, has, err := s.o.Kernel.Find(u.Src, u.Dst); err == nil && has { // it came while the decision was made
-		s.replay(u.raw)
+	number, has, err := s.o.Kernel.Find(u.Src, u.Dst)
+	if err != nil {
+		s.refuse(&u, kernelFailed)
 		return
 	}
-	p, _, err := quic.Parse(u.Payload)
-	_, _, chosen, _ := s.o.Kernel.Server(u.Dst, p.Destination) // of an Initial, in the middle of a handshake
-	if err == nil && (p.Kind == quic.Short || p.Kind == quic.Handshake || chosen) {
-		s.follow(&u, &p)
-		return
-	}
-	s.gather(&u)
-}
-
-// gather holds the datagram, or decides if it makes the hello whole.
-func (s *Server) gather(u *upcall) {
-	r := s.flights.Add(flight.Tuple{Client: u.Src, VIP: u.Dst}, u.Payload, time.Since(s.started))
+	p, _, _ := quic.Parse(u.Payload) // of what cannot be parsed, no flight begins
+	server, chosen, _ := s.o.Kernel.Server(u.Dst, p.Destination)
 	switch {
-	case r.Outcome == flight.Hello:
-		h, err := hello.ReadMessage(r.Message)
-		if err != nil {
-			s.refuse(u, badHello)
-			return
-		}
-		s.decide(u, &h, r.Datagrams)
-	case r.Outcome == flight.Refused && r.Reason == flight.UnknownVersion:
-		s.decide(u, nil, [][]byte{u.Payload})
-	case r.Outcome == flight.Refused:
-		s.refuse(u, Refusal(strings.ReplaceAll(r.Reason.String(), " ", "_")))
+	case has && (chosen || p.Kind == quic.Short || p.Kind == quic.Handshake): // it came while the decision was made
+		s.replay(u.raw)
+	case has:
+		s.again(&u, number)
+	case p.Kind == quic.Short || p.Kind == quic.Handshake || chosen && !server.Own:
+		s.follow(&u, &p)
+	default:
+		s.begin(&u)
 	}
 }
 
-func (s *Server) decide(u *upcall, h *hello.Hello, flight [][]byte) {
-	target, why := s.o.Decide(u.Dst, u.Src, h, func(at netip.AddrPort) int { return s.sessions.counts[at] })
+// gather holds the datagram, or reads the hello if that is whole.
+func (s *Server) gather(u *upcall) (r flight.Result, h *hello.Hello, why Refusal) {
+	r = s.flights.Add(flight.Tuple{Client: u.Src, VIP: u.Dst}, u.Payload, time.Since(s.started))
+	switch r.Outcome {
+	case flight.Hello:
+		read, err := hello.ReadMessage(r.Message)
+		if err != nil {
+			return r, nil, badHello
+		}
+		return r, &read, ""
+	case flight.Refused:
+		return r, nil, Refusal(strings.ReplaceAll(r.Reason.String(), " ", "_"))
+	}
+	return r, nil, ""
+}
+
+// begin is for a client without a session.
+func (s *Server) begin(u *upcall) {
+	r, h, why := s.gather(u)
+	held := r.Datagrams
+	switch {
+	case r.Outcome == flight.More:
+		return
+	case why == UnknownVersion:
+		held = [][]byte{u.Payload}
+	case why != "":
+		s.refuse(u, why)
+		return
+	}
+	target, why := s.decide(u, h)
 	if why == "" {
-		why = s.place(u, &target)
+		why = s.place(u, &target, h == nil)
 	}
 	if why != "" {
 		s.refuse(u, why)
 		return
 	}
 	s.made++
-	for _, payload := range flight {
+	s.forward(u, &target, &r, held)
+}
+
+// quiet is how long a client's session must have been idle before a connection from the same port ends it. Without it anybody could end
+// a session by an Initial with its client's address.
+const quiet = 10 * time.Second
+
+// again is for a client that has a session, and begins another connection from the same port, or repeats what is not known any more.
+func (s *Server) again(u *upcall, number uint32) {
+	r, h, why := s.gather(u)
+	switch {
+	case r.Outcome == flight.More:
+		return
+	case why != "":
+		s.replay(u.raw) // its surrogate may make sense of it
+		return
+	}
+	target, why := s.decide(u, h)
+	old, ok, err := s.o.Kernel.Session(number)
+	switch {
+	case why != "":
+	case err != nil || !ok:
+		why = kernelFailed
+	case old.Surrogate == target.Address:
+		s.forward(u, &target, &r, r.Datagrams)
+		return
+	case old.Idle < quiet && !s.sessions.unread[number]:
+		why = busy
+	default:
+		if err := s.end(&old); err != nil {
+			why = kernelFailed
+			break
+		}
+		why = s.place(u, &target, false)
+	}
+	if why != "" {
+		s.refuse(u, why)
+		return
+	}
+	s.made++
+	s.forward(u, &target, &r, r.Datagrams)
+}
+
+func (s *Server) decide(u *upcall, h *hello.Hello) (Target, Refusal) {
+	return s.o.Decide(u.Dst, u.Src, h, func(at netip.AddrPort) int { return s.sessions.counts[at] })
+}
+
+// forward replays a flight to the surrogate that was chosen.
+func (s *Server) forward(u *upcall, t *Target, r *flight.Result, held [][]byte) {
+	if r.Outcome == flight.Hello {
+		if err := s.o.Kernel.Own(u.Dst, r.Packet.Destination, t.Address); err != nil {
+			s.o.Log.Error("cannot add QUIC connection id", "err", err)
+		}
+	}
+	for _, payload := range held {
 		s.replay(s.rebuild(u, payload))
 	}
 }
@@ -217,7 +288,7 @@ func (s *Server) decide(u *upcall, h *hello.Hello, flight [][]byte) {
 func (s *Server) follow(u *upcall, p *quic.Packet) {
 	target, why := s.byID(u, p)
 	if why == "" {
-		why = s.place(u, &target)
+		why = s.place(u, &target, false)
 	}
 	if why != "" {
 		s.refuse(u, why)
@@ -244,14 +315,14 @@ func (s *Server) byID(u *upcall, p *quic.Packet) (Target, Refusal) {
 	}
 	why := unknownID
 	for _, id := range ids {
-		at, ambiguous, ok, err := s.o.Kernel.Server(u.Dst, id)
+		at, ok, err := s.o.Kernel.Server(u.Dst, id)
 		switch {
 		case err != nil:
 			return Target{}, kernelFailed
-		case ok && ambiguous:
+		case ok && at.Ambiguous:
 			why = ambiguousID
-		case ok:
-			return s.o.Known(u.Dst, at), ""
+		case ok && !at.Own:
+			return s.o.Known(u.Dst, at.Surrogate), ""
 		}
 	}
 	if t, ok := s.o.Named(u.Dst, p); ok {

@@ -24,10 +24,11 @@ type sessions struct {
 	fixed  legs.PortRange
 	ports  map[pair]*legs.Ports
 	counts map[netip.AddrPort]int // by surrogate
+	unread map[uint32]bool        // of a version that could not be read
 }
 
 func (x *sessions) init(ports legs.PortRange) {
-	*x = sessions{fixed: ports, open: make(map[uint32]struct{}), ports: make(map[pair]*legs.Ports), counts: make(map[netip.AddrPort]int)}
+	*x = sessions{fixed: ports, open: make(map[uint32]struct{}), ports: make(map[pair]*legs.Ports), counts: make(map[netip.AddrPort]int), unread: make(map[uint32]bool)}
 }
 
 // number makes all numbers free that no adopted session has.
@@ -63,6 +64,7 @@ func (x *sessions) adopt(s *kernel.Session) {
 // close gives back what a session has, but its number only later.
 func (x *sessions) close(s *kernel.Session) {
 	delete(x.open, s.Number)
+	delete(x.unread, s.Number)
 	x.ended = append(x.ended, s.Number)
 	if x.counts[s.Surrogate]--; x.counts[s.Surrogate] == 0 {
 		delete(x.counts, s.Surrogate)
@@ -110,8 +112,8 @@ func (s *Server) Reach(surrogates []netip.Addr) {
 	}
 }
 
-// place makes the session of a client. Called with the lock.
-func (s *Server) place(u *upcall, t *Target) Refusal {
+// place makes the session of a client. unread: its version cannot be read. Called with the lock.
+func (s *Server) place(u *upcall, t *Target, unread bool) Refusal {
 	r, err := s.route(t.Address.Addr())
 	switch {
 	case err != nil:
@@ -144,6 +146,9 @@ func (s *Server) place(u *upcall, t *Target) Refusal {
 	}
 	s.sessions.free = s.sessions.free[:len(s.sessions.free)-1]
 	s.sessions.opened(&k)
+	if unread {
+		s.sessions.unread[k.Number] = true
+	}
 	return ""
 }
 
@@ -204,10 +209,18 @@ func (s *Server) sweepSome(numbers []uint32) error {
 		if _, open := s.sessions.open[n]; !ok || !open || k.Idle < limit {
 			continue
 		}
-		if err := s.o.Kernel.End(&k); err != nil {
+		if err := s.end(&k); err != nil {
 			return err
 		}
-		s.sessions.close(&k)
 	}
 	return nil
+}
+
+// end ends a session. Called with the lock.
+func (s *Server) end(k *kernel.Session) error {
+	err := s.o.Kernel.End(k)
+	if err == nil {
+		s.sessions.close(k)
+	}
+	return err
 }

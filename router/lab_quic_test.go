@@ -3,7 +3,6 @@ package router_test
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"encoding/binary"
 	"fmt"
@@ -442,61 +441,3 @@ func TestQUICRestart(t *testing.T) {
 	reply.read(-1)
 	r.endQUIC()
 }
-
-// TestQUICOnePort: a client that goes on to another name from the same port gets that name's surrogate, once the connection before is
-// over; while it is not, the new one is refused and the old one lives.
-func TestQUICOnePort(t *testing.T) {
-	const vip = "10.9.9.9:443"
-	n := newNetwork(t)
-	ca := peers.NewAuthority(n.Lab)
-	a := n.quicServe(ca, n.site("a", lab.LinkOptions{}), quicOptions{ids: eightBytes{}}, "a.test", "c.test")
-	b := n.quicServe(ca, n.site("b", lab.LinkOptions{}), quicOptions{}, "x.b.test")
-	const route = "{match: {sni: a.test}, pool: a4}"
-	r := n.start(strings.Replace(n.quicConfig(vip, false, "", a, b), route, route+"\n      - {match: {sni: c.test}, pool: a4}", 1))
-	defer r.endQUIC()
-	c := n.quicClient(ca, false)
-	first := c.dial(t, vip, "a.test", nil)
-	fetchQUIC(t, first, 100)
-	if surrogate, _ := fetchQUIC(t, c.dial(t, vip, "c.test", nil), 100); surrogate != "a" {
-		t.Errorf("another name of the same surrogate: answered by %q", surrogate)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	config2 := c.config.Clone()
-	config2.ServerName = "x.b.test"
-	if _, err := c.transport.Dial(ctx, net.UDPAddrFromAddrPort(netip.MustParseAddrPort(vip)), config2, nil); err == nil {
-		t.Error("another surrogate's name at once: connected")
-	}
-	if surrogate, _ := fetchQUIC(t, first, 100); surrogate != "a" {
-		t.Errorf("then the first connection is answered by %q", surrogate)
-	}
-	if q := r.status().QUIC; q.Refused["busy"] == 0 || q.Sessions != 1 {
-		t.Errorf("%+v", q)
-	}
-	first.CloseWithError(0, "")
-	if err := lab.Poll(answersWithin, func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
-		conn, err := c.transport.Dial(ctx, net.UDPAddrFromAddrPort(netip.MustParseAddrPort(vip)), config2, nil)
-		if err != nil {
-			return err
-		}
-		if surrogate, _ := fetchQUIC(t, conn, 100); surrogate != "b" {
-			return fmt.Errorf("answered by %q", surrogate)
-		}
-		return nil
-	}); err != nil {
-		t.Error(err)
-	}
-}
-
-// eightBytes makes connection ids that are as long as clients' own.
-type eightBytes struct{}
-
-func (eightBytes) GenerateConnectionID() (quicgo.ConnectionID, error) {
-	b := make([]byte, 8)
-	_, _ = rand.Read(b) // never fails (crypto/rand)
-	return quicgo.ConnectionIDFromBytes(b), nil
-}
-
-func (eightBytes) ConnectionIDLen() int { return 8 }

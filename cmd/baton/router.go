@@ -163,6 +163,9 @@ func printRouter(out io.Writer, s *api.RouterStatus, wide bool, now time.Time) e
 		}
 		fmt.Fprintf(out, "VIP %s, %s %s%s, %s\n", v.Address, v.Mode, v.Protocol, over, count(v.Routes, "route"))
 	}
+	if q := s.QUIC; q != nil {
+		fmt.Fprintf(out, "QUIC: %d of %d sessions in use, %d made by hellos, %d by connection ids\n", q.Sessions, q.Limit, q.Made, q.Moved)
+	}
 	if err := printBackends(out, s, wide, now); err != nil {
 		return err
 	}

@@ -194,7 +194,10 @@ func Remove(dir string) error {
 	return datapath.RemovePins(dir)
 }
 
+// VerdictNames are the C names of the verdicts in lower case, in their order.
+func VerdictNames() []string { return verdictNames[:quicVerdictVERDICTS] }
+
 // Verdicts counts datagrams by verdict since the state was created, by the verdicts' C names in lower case.
 func (q *QUIC) Verdicts() (map[string]uint64, error) {
-	return datapath.Verdicts(q.maps.Verdicts, verdictNames[:quicVerdictVERDICTS])
+	return datapath.Verdicts(q.maps.Verdicts, VerdictNames())
 }

@@ -134,6 +134,9 @@ func (d *decoder) checkQUIC(cfg *Config) {
 		if p.Source == "" {
 			p.Source = SourceRouter
 		}
+		if at := document.Join(path, "client_address"); p.QUICOnly && p.ClientAddress != "" {
+			d.WrongAt(d.Place(at), at, "is for TCP, and only VIPs of protocol quic have this pool", "source: keep")
+		}
 		for j := range p.Surrogates {
 			if why := Unspliced(vip, &p.Surrogates[j]); why != "" {
 				at := fmt.Sprintf("%s.surrogates[%d].address", path, j)

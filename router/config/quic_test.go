@@ -77,6 +77,7 @@ func TestRefuseQUIC(t *testing.T) {
 		"another family": {replaced("10.2.1.4:443", "[fd02::4]:443"),
 			"f:15:75: pools.q.surrogates[1].address: [fd02::4]:443 cannot serve VIP 10.9.9.9:443 of protocol quic: the surrogate is of another address family than the VIP (a pool for each address family)"},
 		"a source that is none": {replaced("source: keep", "source: client"), `f:13:13: pools.q.source: "client" is not a source (router or keep)`},
+		"a header for TCP":      {replaced("source: keep", "client_address: proxy-v2"), "f:13:21: pools.q.client_address: is for TCP, and only VIPs of protocol quic have this pool (source: keep)"},
 		"no id":                 {serverID("{offset: 1, length: 2, map: {q1: '0001'}}"), `f:14:45: pools.q.server_id.map: lacks surrogate "q2" (an id for each surrogate)`},
 		"an id too many":        {serverID("{offset: 1, length: 1, map: {q1: '01', q2: '02', q3: '03'}}"), `f:14:65: pools.q.server_id.map.q3: "q3" is not a surrogate of this pool`},
 		"one id twice":          {serverID("{offset: 1, length: 1, map: {q1: '01', q2: '01'}}"), "f:14:55: pools.q.server_id.map.q2: server id 01 is there twice"},

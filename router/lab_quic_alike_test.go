@@ -36,11 +36,9 @@ pools:
   p: {policy: hash, surrogates: [%[3]s]}
 `, vip, n.front.Name, strings.Join(surrogates, ", ")))
 	defer r.endQUIC()
-	c := n.quicClient(ca, true)
 	chosen := make(map[string]bool)
 	for _, name := range names {
-		c.move() // to a port that has no session
-		surrogate, _ := fetchQUIC(t, c.dial(t, vip, name, nil), 100)
+		surrogate, _ := fetchQUIC(t, n.quicClient(ca, false).dial(t, vip, name, nil), 100) // a port has one surrogate
 		chosen[surrogate] = true
 		if over := n.answersTLS(t, ca, vip, name); over != surrogate {
 			t.Errorf("%s: %q by QUIC, %q by TLS", name, surrogate, over)

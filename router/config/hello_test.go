@@ -115,3 +115,26 @@ func TestEncryptedHealth(t *testing.T) {
 		}
 	}
 }
+
+// TestPoolOfQUICAlone: what needs TCP is refused for a pool that only QUIC reaches.
+func TestPoolOfQUICAlone(t *testing.T) {
+	const vip = "  - {address: \"10.9.9.9:443\", interfaces: [eth0], protocol: %s, routes: [{pool: a}]}\n"
+	file := func(pool string, protocols ...string) string {
+		text := "vips:\n"
+		for _, p := range protocols {
+			text += strings.ReplaceAll(vip, "%s", p)
+		}
+		return text + "pools:\n  a: {" + pool + "surrogates: [{name: a1, address: \"10.2.1.2:443\"}]}\n"
+	}
+	for pool, want := range map[string]string{
+		"health: {}, ":     "f:4:15: pools.a.health: is checked over TCP, and only VIPs of protocol quic have this pool (none, or a VIP of protocol tls with a route to the pool)",
+		"legs: {min: 1}, ": "f:4:14: pools.a.legs: are connections of TCP, and only VIPs of protocol quic have this pool (none, or a VIP of protocol tls with a route to the pool)",
+	} {
+		if _, err := Parse("f", []byte(file(pool, "quic"))); !documenttest.Reported(err, want) {
+			t.Errorf("%s: got\n%v\nwant\n%s", pool, err, want)
+		}
+		if _, err := Parse("f", []byte(file(pool, "quic", "tls"))); err != nil {
+			t.Errorf("%s with TLS: %v", pool, err)
+		}
+	}
+}

@@ -134,6 +134,11 @@ func (d *decoder) checkQUIC(cfg *Config) {
 		if p.Source == "" {
 			p.Source = SourceRouter
 		}
+		for key, problem := range map[string]string{"health": "is checked over TCP", "legs": "are connections of TCP"} {
+			if at := document.Join(path, key); p.QUICOnly && d.Given(at) {
+				d.WrongAt(d.Place(at), at, problem+", and only VIPs of protocol quic have this pool", "none, or a VIP of protocol tls with a route to the pool")
+			}
+		}
 		if at := document.Join(path, "client_address"); p.QUICOnly && p.ClientAddress != "" {
 			d.WrongAt(d.Place(at), at, "is for TCP, and only VIPs of protocol quic have this pool", "source: keep")
 		}

@@ -1,7 +1,7 @@
 package datapath
 
 import (
-	"encoding/binary"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 )
@@ -9,17 +9,17 @@ import (
 // Command runs a program on behalf of user space (BPF_PROG_TEST_RUN). The command and the keys behind it are the bytes of its packet; c is then
 // what the program has made of the command.
 func Command[C, K any](program *ebpf.Program, c *C, keys []K) error {
-	in, err := binary.Append(nil, binary.NativeEndian, c)
-	if err == nil && len(keys) > 0 {
-		in, err = binary.Append(in, binary.NativeEndian, keys)
-	}
-	if err != nil {
-		return err
-	}
+	in := append(bytesOf(c, 1), bytesOf(unsafe.SliceData(keys), len(keys))...)
 	out := make([]byte, len(in))
 	if _, err := program.Run(&ebpf.RunOptions{Data: in, DataOut: out}); err != nil {
 		return err
 	}
-	_, err = binary.Decode(out, binary.NativeEndian, c)
-	return err
+	copy(bytesOf(c, 1), out)
+	return nil
+}
+
+// bytesOf is the memory of n values without pointers. Appending to it copies it.
+func bytesOf[T any](first *T, n int) []byte {
+	size := n * int(unsafe.Sizeof(*first))
+	return unsafe.Slice((*byte)(unsafe.Pointer(first)), size)[:size:size]
 }

@@ -108,7 +108,8 @@ type RouterVIP struct {
 type RouterPool struct {
 	Name       string            `json:"name"`
 	Policy     string            `json:"policy"`
-	Reuse      string            `json:"reuse"` // of legs: always, safe or never
+	Reuse      string            `json:"reuse"`             // of legs: always, safe or never
+	Sources    []netip.Addr      `json:"sources,omitempty"` // addresses that legs start from; none: the route's
 	Surrogates []RouterSurrogate `json:"surrogates"`
 }
 
@@ -128,11 +129,13 @@ type RouterSurrogate struct {
 	IdleLegs  int            `json:"idle_legs"`
 
 	OpeningLegs int    `json:"opening_legs"`
-	Handoffs    uint64 `json:"handoffs"`   // sessions spliced or moved to it by the kernel
-	Recycled    uint64 `json:"recycled"`   // server legs returned to their pool
-	Failed      uint64 `json:"failed"`     // handoffs that ended before the first response byte
-	BytesTo     uint64 `json:"bytes_to"`   // TCP payload of ended sessions, to the surrogate
-	BytesFrom   uint64 `json:"bytes_from"` // and from it
+	LegsMode    string `json:"legs_mode,omitempty"`   // ready or on-demand; "" if it cannot be spliced to
+	LegsReason  string `json:"legs_reason,omitempty"` // why the mode is not the configured one
+	Handoffs    uint64 `json:"handoffs"`              // sessions spliced or moved to it by the kernel
+	Recycled    uint64 `json:"recycled"`              // server legs returned to their pool
+	Failed      uint64 `json:"failed"`                // handoffs that ended before the first response byte
+	BytesTo     uint64 `json:"bytes_to"`              // TCP payload of ended sessions, to the surrogate
+	BytesFrom   uint64 `json:"bytes_from"`            // and from it
 
 	Certificates []RouterCertificate `json:"certificates,omitempty"` // of an encrypted pool with checks
 }

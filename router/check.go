@@ -3,6 +3,7 @@ package router
 import (
 	"fmt"
 	"net"
+	"net/netip"
 
 	kernel "baton/datapath/router"
 	"baton/document"
@@ -36,14 +37,44 @@ func Check(cfg *config.Config) error {
 
 // CheckHost reports what a start on this host would lack. The error is a *config.Error.
 func CheckHost(cfg *config.Config) error {
-	_, err := smallestMTU(cfg)
+	_, err := checkHost(cfg)
 	return err
 }
 
-// smallestMTU is that of the interfaces where clients come in. It refuses those that this host does not have.
-func smallestMTU(cfg *config.Config) (int, error) {
-	mtu := 65535
-	var missing []*config.Error
+// checkHost returns the smallest MTU of the interfaces where clients come in. It refuses interfaces and addresses that this host does
+// not have.
+func checkHost(cfg *config.Config) (mtu int, err error) {
+	mtu, missing := smallestMTU(cfg)
+	missing = append(missing, missingSources(cfg)...)
+	return mtu, document.JoinErrors(missing)
+}
+
+func missingSources(cfg *config.Config) (missing []*config.Error) {
+	has := ownAddresses()
+	for _, p := range cfg.Pools {
+		for i, a := range p.Legs.Sources {
+			if !has[a] {
+				key := document.Index(document.Join("pools", p.Name)+".legs.sources", i)
+				missing = append(missing, cfg.Places.Wrong(key, fmt.Sprintf("%s is not an address of this host", a), fmt.Sprintf("add it to an interface: ip addr add %s/%d dev ...", a, a.BitLen())))
+			}
+		}
+	}
+	return missing
+}
+
+func ownAddresses() map[netip.Addr]bool {
+	all, _ := net.InterfaceAddrs() // without any, every source is missing
+	has := make(map[netip.Addr]bool, len(all))
+	for _, a := range all {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			has[p.Addr().WithZone("")] = true
+		}
+	}
+	return has
+}
+
+func smallestMTU(cfg *config.Config) (mtu int, missing []*config.Error) {
+	mtu = 65535
 	for i, v := range cfg.VIPs {
 		for j, name := range v.Interfaces {
 			dev, err := net.InterfaceByName(name)
@@ -58,7 +89,7 @@ func smallestMTU(cfg *config.Config) (int, error) {
 	if mtu == 65535 {
 		mtu = 1500
 	}
-	return mtu, document.JoinErrors(missing)
+	return mtu, missing
 }
 
 func interfaces() []string {

@@ -89,7 +89,7 @@ func (r *Router) Status() (api.RouterStatus, error) {
 		st.VIPs = append(st.VIPs, vip)
 	}
 	for _, p := range s.pools {
-		pool := api.RouterPool{Name: p.cfg.Name, Policy: string(p.cfg.Policy), Reuse: string(p.cfg.Reuse)}
+		pool := api.RouterPool{Name: p.cfg.Name, Policy: string(p.cfg.Policy), Reuse: string(p.cfg.Reuse), Sources: p.cfg.Legs.Sources}
 		for i := range p.cfg.Surrogates {
 			one, err := r.surrogateStatus(s, &p.cfg.Surrogates[i], p.ids[i])
 			if err != nil {
@@ -143,6 +143,11 @@ func (r *Router) surrogateStatus(s *state, sg *config.Surrogate, id uint16) (api
 		Name: sg.Name, Address: sg.Address, Weight: sg.Weight, Phase: string(h.Phase), Up: h.Up, Draining: h.Draining,
 		Since: h.Since, LastError: h.LastError, Sessions: legs.Active, QUIC: r.quicSessions(sg.Address), IdleLegs: legs.Idle, OpeningLegs: legs.Opening,
 		Handoffs: counted.Handoffs, Recycled: counted.Recycled, Failed: counted.Failed, BytesTo: counted.BytesIn, BytesFrom: counted.BytesOut,
+	}
+	mode, after := r.legs.Mode(id)
+	out.LegsMode = string(mode)
+	if after > 0 {
+		out.LegsReason = fmt.Sprintf("it closes unused connections after %v", after.Round(time.Millisecond))
 	}
 	if sg.Address.Addr().IsLoopback() || r.local(s, sg.Name) {
 		out.Proxied = "it is on this host"

@@ -110,7 +110,7 @@ func (r *running) await() error {
 				if !s.Up {
 					return fmt.Errorf("%s is %s: %s", s.Name, s.Phase, s.LastError)
 				}
-				if handoff && s.Proxied == "" && s.IdleLegs == 0 && r.spliced(s) {
+				if handoff && s.Proxied == "" && s.IdleLegs == 0 && s.LegsMode == "ready" && r.spliced(s) {
 					return fmt.Errorf("%s has no leg:\n%s", s.Name, r.Log())
 				}
 			}

@@ -49,7 +49,7 @@ func (r *Router) reload() (api.ReloadResult, error) {
 			return api.ReloadResult{}, cfg.Places.Wrong(document.Join("pools", p.Name)+".legs.max", fmt.Sprintf("more than %d takes effect at a restart only", r.queued/2), "")
 		}
 	}
-	mtu, err := smallestMTU(cfg)
+	mtu, err := checkHost(cfg)
 	if err != nil {
 		return api.ReloadResult{}, err
 	}

@@ -96,7 +96,7 @@ func New(o Options) (_ *Router, err error) {
 		return nil, err
 	}
 	r.queued = queueSize(cfg)
-	if r.mtu, err = smallestMTU(cfg); err != nil {
+	if r.mtu, err = checkHost(cfg); err != nil {
 		return nil, err
 	}
 	r.dp, err = kernel.Open(kernel.Options{

@@ -135,7 +135,6 @@ static __always_inline void complete_leg(struct splice_command *c)
 	bpf_spin_unlock(&s->lock);
 	if (!c->result)
 		return;
-	report(EVENT_LEG_UP, 0, c->first, s, now);
 	leg_class &= LEG_CLASSES - 1;
 	count_idle(surrogate, leg_class, BAND_NONE, 1);
 	push_leg(surrogate, leg_class, BAND_NONE, c->first);

@@ -48,8 +48,11 @@ static __always_inline void *queue_of(__u32 surrogate, __u32 leg_class, __u32 ba
 	return bpf_map_lookup_elem(&idle_legs, &key);
 }
 
-/* Unread bytes of events before a wake-up; user space also polls ten times a second. */
-#define EVENTS_UNREAD (16 * (sizeof(struct leg_event) + BPF_RINGBUF_HDR_SZ))
+/* Unread bytes of events before a wake-up, and for how many more there is one: several CPUs may report at once. User space also
+ * polls ten times a second, and more often when it opens legs. */
+#define EVENT_BYTES   (sizeof(struct leg_event) + BPF_RINGBUF_HDR_SZ)
+#define EVENTS_UNREAD (64 * EVENT_BYTES)
+#define EVENTS_MORE   (4 * EVENT_BYTES)
 
 /* Called without the lock; the splice's state keeps others away. */
 static __always_inline void report(__u32 kind, __u32 end, __u32 idx, const struct splice *s, __u32 now)
@@ -68,11 +71,13 @@ static __always_inline void report(__u32 kind, __u32 end, __u32 idx, const struc
 	e->requests = s->requests;
 	e->age = now - s->opened;
 	e->idle = now - s->seen;
-	/* ends may wait: a wake-up for each would cost more than everything else */
-	bpf_ringbuf_submit(e, kind != EVENT_LEG_DOWN || end == LEG_MALFORMED ||
-					      bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > EVENTS_UNREAD
-				      ? BPF_RB_FORCE_WAKEUP
-				      : BPF_RB_NO_WAKEUP);
+	e->at = now;
+	/* all but legs that a request may wait for: a wake-up for each would cost more than everything else */
+	bpf_ringbuf_submit(e,
+			   kind == EVENT_LEG_UP || end == LEG_MALFORMED ||
+					   bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) - EVENTS_UNREAD < EVENTS_MORE
+				   ? BPF_RB_FORCE_WAKEUP
+				   : BPF_RB_NO_WAKEUP);
 }
 
 /*

@@ -258,6 +258,7 @@ struct leg_event {
 	__u32 requests; /* served on the leg */
 	__u32 age;      /* ms since the leg was established */
 	__u32 idle;     /* ms since it was last used */
+	__u32 at;       /* ms: the time of the event */
 };
 
 enum log_state {

@@ -180,14 +180,14 @@ func printBackends(out io.Writer, s *api.RouterStatus, wide bool, now time.Time)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	more := ""
 	if wide {
-		more = "FOR\tWEIGHT\tPOLICY\tLAST ERROR\t"
+		more = "LEGS\tFOR\tWEIGHT\tPOLICY\tLAST ERROR\t"
 	}
 	fmt.Fprintln(w, "POOL\tSURROGATE\tADDRESS\tSTATE\tSESSIONS\tIDLE LEGS\t"+more)
 	for _, p := range s.Pools {
 		for _, sg := range p.Surrogates {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t", p.Name, sg.Name, sg.Address, surrogateState(&sg), sg.Sessions, sg.IdleLegs)
 			if wide {
-				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t", age(now, sg.Since), sg.Weight, p.Policy, dash(sg.LastError))
+				fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t", dash(sg.LegsMode), age(now, sg.Since), sg.Weight, p.Policy, dash(sg.LastError))
 			}
 			fmt.Fprintln(w)
 		}

@@ -1,13 +1,11 @@
 package router
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf/ringbuf"
 
@@ -56,10 +54,14 @@ type Event struct {
 	Requests  uint32        // served on the leg
 	Age       time.Duration // since it was established
 	Idle      time.Duration // since it was last used
+	Ago       time.Duration // since the event
 }
 
 // Events reads the kernel's events. The caller closes the reader.
-type Events struct{ reader *ringbuf.Reader }
+type Events struct {
+	reader *ringbuf.Reader
+	record ringbuf.Record // reused
+}
 
 // Events starts reading.
 func (r *Router) Events() (*Events, error) {
@@ -67,41 +69,34 @@ func (r *Router) Events() (*Events, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)
 	}
-	return &Events{reader}, nil
+	return &Events{reader: reader}, nil
 }
 
-// eventsEvery bounds how long the end of a leg stays unread: the kernel wakes the reader only for legs that come up, and for many
-// ends.
-const eventsEvery = 100 * time.Millisecond
-
-// Next waits for an event.
-func (e *Events) Next() (Event, error) {
-	for {
-		e.reader.SetDeadline(time.Now().Add(eventsEvery))
-		event, err := e.next()
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return event, err
-		}
-	}
+// Next waits for an event until then; the error is os.ErrDeadlineExceeded. The kernel wakes the reader only for legs that come up,
+// and for many other events: those are read at the deadline.
+func (e *Events) Next(until time.Time) (Event, error) {
+	e.reader.SetDeadline(until)
+	return e.next()
 }
 
 func (e *Events) next() (Event, error) {
-	record, err := e.reader.Read()
+	err := e.reader.ReadInto(&e.record)
 	if errors.Is(err, ringbuf.ErrClosed) {
 		return Event{}, datapath.ErrClosed
 	}
 	if err != nil {
-		return Event{}, fmt.Errorf("read events: %w", err)
+		return Event{}, fmt.Errorf("read events: %w", err) // at the deadline, after all events
 	}
-	var k routerLegEvent
-	if err := binary.Read(bytes.NewReader(record.RawSample), binary.NativeEndian, &k); err != nil {
-		return Event{}, fmt.Errorf("read events: %w", err)
+	if len(e.record.RawSample) < int(unsafe.Sizeof(routerLegEvent{})) {
+		return Event{}, fmt.Errorf("read events: one of %d bytes", len(e.record.RawSample)) // of an earlier version
 	}
+	k := (*routerLegEvent)(unsafe.Pointer(&e.record.RawSample[0]))
 	return Event{
 		Answered: routerEventKind(k.Kind) == routerEventKindEVENT_LEG_ANSWERED,
 		Up:       routerEventKind(k.Kind) == routerEventKindEVENT_LEG_UP, End: End(k.End), Class: k.LegClass, Band: uint8(k.Band),
 		Surrogate: k.Surrogate, Splice: k.Splice, Requests: k.Requests, Announced: k.Announced != 0,
 		Age: time.Duration(k.Age) * time.Millisecond, Idle: time.Duration(k.Idle) * time.Millisecond,
+		Ago: time.Duration(max(0, int32(datapath.Clock()-k.At))) * time.Millisecond,
 	}, nil
 }
 

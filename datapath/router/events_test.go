@@ -40,11 +40,11 @@ func (l *eventLog) want(want Event) {
 	if e == nil {
 		l.t.Fatalf("no event, want %+v", want)
 	}
-	if e.Age < 0 || e.Age > time.Minute || e.Idle < 0 || e.Idle > time.Minute {
+	if e.Age < 0 || e.Age > time.Minute || e.Idle < 0 || e.Idle > time.Minute || e.Ago > time.Minute {
 		l.t.Errorf("times of %+v", *e)
 	}
 	got := *e
-	got.Age, got.Idle = 0, 0
+	got.Age, got.Idle, got.Ago = 0, 0, 0
 	if want.Band == 0 {
 		got.Band = 0
 	}

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -63,7 +64,7 @@ func TestLegIsCompletedLate(t *testing.T) {
 		if ok, err := k.CompleteLeg(3, 1); err != nil || !ok {
 			t.Fatalf("taken up: %t, %v", ok, err)
 		}
-		events.want(Event{Up: true, Class: f.class(), Surrogate: 1, Splice: 3})
+		events.none() // the caller knows
 		k.stands(f, Idle)
 		if ok, err := k.CompleteLeg(3, 1); err != nil || ok {
 			t.Errorf("taken up again: %t, %v", ok, err)
@@ -121,6 +122,32 @@ func TestSYNACKAfterItsTime(t *testing.T) {
 	if ok, err := k.CompleteLeg(3, 1); err != nil || ok {
 		t.Errorf("taken up: %t, %v", ok, err)
 	}
+}
+
+// Several legs are freed together, one whose flow is gone among them; others stay.
+func TestLegsAreFreedTogether(t *testing.T) {
+	k, f := newRig(t), families[0]
+	var all []Leg
+	for i := range 5 {
+		l := Leg{Number: uint32(10 + i), Surrogate: 1, Server: f.surrogate, Router: netip.AddrPortFrom(f.router.Addr(), uint16(3000+i)), ISS: 1, Ifindex: 1}
+		k.must(k.OpenLeg(l))
+		all = append(all, l)
+	}
+	k.must(k.maps.Flows.Delete(tuple(all[1].Server, all[1].Router)))
+	k.must(k.FreeLegs(all[:4]))
+	for i, l := range all {
+		s, err := k.Splice(l.Number)
+		if err != nil || (s.State == Free) != (i < 4) {
+			t.Errorf("leg %d is %v, %v", i, s.State, err)
+		}
+		var flow routerFlow
+		if err := k.maps.Flows.Lookup(tuple(l.Server, l.Router), &flow); (err == nil) != (i == 4) {
+			t.Errorf("the flow of leg %d: %v", i, err)
+		}
+	}
+	k.must(k.FreeLegs(all)) // again
+	k.must(k.OpenLeg(all[0]))
+	k.must(k.FreeLegs(all[:1]))
 }
 
 // A leg acknowledged early because a client waited is not reused for clients that are further away than its surrogate has

@@ -201,6 +201,7 @@ type routerLegEvent struct {
 	Requests  uint32
 	Age       uint32
 	Idle      uint32
+	At        uint32
 }
 
 type routerLimit struct {

@@ -101,8 +101,8 @@ func (r *Router) splice(number uint32, k *routerSplice) Splice {
 		Requests:   k.Requests, ClientRequests: k.ClientRequests, ServerMSS: k.ServerMss,
 		BytesToServer: k.BytesToServer, BytesToClient: k.BytesToClient,
 	}
-	s.Age = time.Duration(int32(now-k.Since)) * time.Millisecond
-	s.Quiet = time.Duration(int32(now-k.Seen)) * time.Millisecond
+	s.Age = time.Duration(max(0, int32(now-k.Since))) * time.Millisecond
+	s.Quiet = time.Duration(max(0, int32(now-k.Seen))) * time.Millisecond
 	return s
 }
 
@@ -189,6 +189,28 @@ func (r *Router) FreeLeg(number uint32, server, router netip.AddrPort) error {
 	}
 	if err := r.maps.Splices.Update(number, &routerSplice{}, ebpf.UpdateAny); err != nil {
 		return fmt.Errorf("free leg %d: %w", number, err)
+	}
+	return nil
+}
+
+// FreeLegs is FreeLeg for several, by their numbers and addresses. After an error some are free.
+func (r *Router) FreeLegs(legs []Leg) error {
+	flows, numbers := make([]routerTuple, len(legs)), make([]uint32, len(legs))
+	for i, l := range legs {
+		flows[i], numbers[i] = tuple(l.Server, l.Router), l.Number
+	}
+	for len(flows) > 0 {
+		n, err := r.maps.Flows.BatchDelete(flows, nil)
+		switch {
+		case errors.Is(err, ebpf.ErrKeyNotExist):
+			n++ // which it stopped at
+		case err != nil:
+			return fmt.Errorf("free legs: %w", err)
+		}
+		flows = flows[min(n, len(flows)):]
+	}
+	if _, err := r.maps.Splices.BatchUpdate(numbers, make([]routerSplice, len(numbers)), nil); err != nil {
+		return fmt.Errorf("free legs: %w", err)
 	}
 	return nil
 }

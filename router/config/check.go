@@ -109,6 +109,15 @@ func (d *decoder) checkSurrogates(cfg *Config, vips map[netip.AddrPort]string) {
 				legs += p.Legs.Min
 			}
 		}
+		for i, a := range p.Legs.Sources {
+			for vip := range vips {
+				if vip.Addr() == a {
+					at := fmt.Sprintf("%s.legs.sources[%d]", pool, i)
+					d.WrongAt(d.Place(at), at, fmt.Sprintf("%s is the address of a VIP", a), "another address of this host")
+					break
+				}
+			}
+		}
 		if weight == 0 {
 			d.WrongAt(d.Place(pool), pool+".surrogates", "have no weight above 0, so none can be chosen", "a weight from 1 to 256")
 		}

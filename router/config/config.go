@@ -188,14 +188,37 @@ type Zone struct {
 	Surrogates []string
 }
 
+// LegsMode says when legs are opened.
+type LegsMode string
+
+// The modes of leg pools.
+const (
+	LegsReady    LegsMode = "ready"     // ahead of demand
+	LegsOnDemand LegsMode = "on-demand" // when a request needs one
+)
+
 // Legs configures a surrogate's leg pool.
 type Legs struct {
+	Mode     LegsMode
 	Min      int           // idle legs kept ready
 	Max      int           // all legs, idle and spliced
 	Idle     time.Duration // an idle leg is renewed after this; sooner if the surrogate closes earlier
 	Requests int           // a leg is renewed after this many requests; 0: as learnt from the surrogate
 	// Handshake is the RTT that a surrogate measures in a leg's handshake.
 	Handshake time.Duration
+	// Sources are the router's addresses that legs start from; none: the route's.
+	Sources []netip.Addr
+}
+
+// SourcesTo are the sources of the surrogate's family.
+func (l *Legs) SourcesTo(surrogate netip.Addr) []netip.Addr {
+	var out []netip.Addr
+	for _, a := range l.Sources {
+		if a.Is4() == surrogate.Is4() {
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 // Health is an active check: a request of HTTP, for an encrypted pool over TLS.

@@ -30,6 +30,7 @@ var compareConfigs = []cmp.Option{
 	cmp.Comparer(func(a, b *regexp.Regexp) bool { return a == b || a != nil && b != nil && a.String() == b.String() }),
 	cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
 	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
 	cmpopts.IgnoreFields(Config{}, "Places"),
 	cmpopts.EquateEmpty(),
 }
@@ -49,7 +50,7 @@ func TestParseDefaults(t *testing.T) {
 			Routes: []Route{{Pool: "default", Line: 5}},
 		}},
 		Pools: []Pool{{
-			Name: "default", Policy: RoundRobin, Reuse: ReuseAlways, Legs: Legs{Min: 16, Max: 4096, Idle: 45 * time.Second, Handshake: 150 * time.Millisecond}, Line: 7,
+			Name: "default", Policy: RoundRobin, Reuse: ReuseAlways, Legs: Legs{Mode: LegsReady, Min: 16, Max: 4096, Idle: 45 * time.Second, Handshake: 150 * time.Millisecond}, Line: 7,
 			Surrogates: []Surrogate{{Name: "s1", Address: netip.MustParseAddrPort("10.2.1.2:80"), Weight: 1, Line: 9}},
 		}},
 	}
@@ -96,7 +97,7 @@ pools:
     policy: hash
     hash_query: [id, v]
     reuse: safe
-    legs: {min: 2, max: 8, idle: 20s, requests: 900}
+    legs: {min: 2, max: 8, idle: 20s, requests: 900, mode: ready, sources: ["2001:db8::fe", "2001:db8::ff"]}
     health: {path: "/healthz?x=1", host: cdn.example.net, interval: 3s, timeout: 500ms, rise: 4, fall: 5}
     surrogates:
       - {name: v1, address: "[2001:db8::2]:80", weight: 256, public: "https://v1.example.net:8443/"}
@@ -126,7 +127,7 @@ func TestParseEveryKey(t *testing.T) {
 		}},
 		Pools: []Pool{
 			{
-				Name: "zoned", Policy: Nearest, Reuse: ReuseAlways, Legs: Legs{Min: 16, Max: 4096, Idle: 45 * time.Second, Handshake: 150 * time.Millisecond}, Line: 25,
+				Name: "zoned", Policy: Nearest, Reuse: ReuseAlways, Legs: Legs{Mode: LegsReady, Min: 16, Max: 4096, Idle: 45 * time.Second, Handshake: 150 * time.Millisecond}, Line: 25,
 				Nearest: []Zone{
 					{Prefix: netip.MustParsePrefix("2001:db8::/32"), Surrogates: []string{"z2"}},
 					{Prefix: netip.MustParsePrefix("10.1.0.0/16"), Surrogates: []string{"z1"}},
@@ -135,7 +136,10 @@ func TestParseEveryKey(t *testing.T) {
 				Surrogates: []Surrogate{z, z2},
 			},
 			{
-				Name: "video", Policy: Hash, HashQuery: []string{"id", "v"}, Reuse: ReuseSafe, Legs: Legs{Min: 2, Max: 8, Idle: 20 * time.Second, Requests: 900, Handshake: 150 * time.Millisecond}, Line: 34,
+				Name: "video", Policy: Hash, HashQuery: []string{"id", "v"}, Reuse: ReuseSafe, Legs: Legs{
+					Mode: LegsReady, Min: 2, Max: 8, Idle: 20 * time.Second, Requests: 900, Handshake: 150 * time.Millisecond,
+					Sources: []netip.Addr{netip.MustParseAddr("2001:db8::fe"), netip.MustParseAddr("2001:db8::ff")},
+				}, Line: 34,
 				Health: &Health{Path: "/healthz?x=1", Host: "cdn.example.net", Interval: 3 * time.Second, Timeout: 500 * time.Millisecond, Rise: 4, Fall: 5},
 				Surrogates: []Surrogate{{
 					Name: "v1", Address: netip.MustParseAddrPort("[2001:db8::2]:80"), Weight: 256, Public: "https://v1.example.net:8443", Line: 41,

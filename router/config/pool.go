@@ -20,8 +20,9 @@ const (
 	defaultLegsHandshake = 150 * time.Millisecond
 	maxLegsHandshake     = 500 * time.Millisecond // a surrogate retransmits its SYN-ACK after a second
 
-	// maxLegs is the number of local ports towards one surrogate, with some left for other programs.
-	maxLegs = 60000
+	// maxLegs is the number of local ports from one address towards one surrogate, with some left for other programs.
+	maxLegs    = 60000
+	maxSources = 16
 
 	maxWeight = 256
 
@@ -60,7 +61,7 @@ func (d *decoder) pools(path string, n *node) []Pool {
 func (d *decoder) pool(path, name string, n *node) Pool {
 	p := Pool{
 		Name: name, Policy: RoundRobin, Reuse: ReuseAlways, Line: d.Place(path).Line,
-		Legs: Legs{Min: defaultLegsMin, Max: defaultLegsMax, Idle: defaultLegsIdle, Handshake: defaultLegsHandshake},
+		Legs: Legs{Mode: LegsReady, Min: defaultLegsMin, Max: defaultLegsMax, Idle: defaultLegsIdle, Handshake: defaultLegsHandshake},
 	}
 	d.Fields(path, n, []key{
 		{Name: "policy", Decode: func(path string, n *node) {
@@ -104,6 +105,7 @@ func (d *decoder) pool(path, name string, n *node) Pool {
 		p.Reuse = ReuseNever
 	}
 	d.zones(path, n, &p)
+	d.checkSources(path, &p)
 	return p
 }
 
@@ -140,17 +142,69 @@ func (d *decoder) zones(path string, n *node, p *Pool) {
 func (d *decoder) legs(path string, n *node, out *Legs) {
 	minSet := false
 	d.Fields(path, n, []key{
-		{Name: "min", Decode: func(path string, n *node) { out.Min, minSet = d.Integer(path, n, 0, maxLegs), true }},
-		{Name: "max", Decode: func(path string, n *node) { out.Max = d.Integer(path, n, 1, maxLegs) }},
+		{Name: "mode", Decode: func(path string, n *node) {
+			out.Mode = LegsMode(d.Choice(path, n, "is not a mode of legs", string(LegsReady), string(LegsOnDemand)))
+		}},
+		{Name: "min", Decode: func(path string, n *node) { out.Min, minSet = d.Integer(path, n, 0, maxSources*maxLegs), true }},
+		{Name: "max", Decode: func(path string, n *node) { out.Max = d.Integer(path, n, 1, maxSources*maxLegs) }},
 		{Name: "idle", Decode: func(path string, n *node) { out.Idle = d.Duration(path, n) }},
 		{Name: "handshake", Decode: func(path string, n *node) { out.Handshake = d.delay(path, n, maxLegsHandshake) }},
 		{Name: "requests", Decode: func(path string, n *node) { out.Requests = d.Integer(path, n, 0, 1<<31-1) }},
+		{Name: "sources", Decode: func(path string, n *node) {
+			d.AtMost(path, n, maxSources)
+			out.Sources = document.Distinct(d.Decoder, path, n, d.source)
+		}},
 	})
-	if !minSet {
+	if most := maxLegs * max(1, len(out.Sources)); d.Err() == nil && out.Max > most {
+		d.WrongAt(d.Place(document.Join(path, "max")), document.Join(path, "max"), fmt.Sprintf("%d is above the %d ports of %d source addresses", out.Max, most, max(1, len(out.Sources))),
+			"more sources, which are addresses of this host")
+	}
+	switch {
+	case out.Mode == LegsOnDemand && minSet && out.Min > 0:
+		d.WrongAt(d.Place(document.Join(path, "min")), document.Join(path, "min"), "is for mode ready: on-demand keeps no legs", "mode: ready, or no min")
+	case out.Mode == LegsOnDemand:
+		out.Min = 0
+	case !minSet:
 		out.Min = min(out.Min, out.Max)
 	}
 	if out.Min > out.Max {
 		d.Wrong(n, document.Join(path, "min"), fmt.Sprintf("%d is above max, which is %d", out.Min, out.Max), "min at most max")
+	}
+}
+
+// source decodes an address that surrogates can answer.
+func (d *decoder) source(path string, n *node) netip.Addr {
+	a := d.Address(path, n)
+	if d.Err() == nil && !a.IsGlobalUnicast() {
+		d.WrongText(n, path, a.String(), "is no address that another host can answer", "such as 192.0.2.1 or 2001:db8::1")
+	}
+	return a
+}
+
+// checkSources compares the families of a pool's sources and its surrogates.
+func (d *decoder) checkSources(path string, p *Pool) {
+	if len(p.Legs.Sources) == 0 {
+		return
+	}
+	at := path + ".legs.sources"
+	family := func(a netip.Addr) string {
+		if a.Is4() {
+			return "IPv4"
+		}
+		return "IPv6"
+	}
+	for _, s := range p.Surrogates {
+		if len(p.Legs.SourcesTo(s.Address.Addr())) == 0 {
+			d.WrongAt(d.Place(at), at, fmt.Sprintf("none is of %s, which %s at %s needs", family(s.Address.Addr()), s.Name, s.Address), "addresses of each family, or two pools")
+			return
+		}
+	}
+	for i, a := range p.Legs.Sources {
+		if !slices.ContainsFunc(p.Surrogates, func(s Surrogate) bool { return s.Address.Addr().Is4() == a.Is4() }) {
+			one := document.Index(at, i)
+			d.WrongAt(d.Place(one), one, fmt.Sprintf("%s is of %s, and no surrogate of the pool is", a, family(a)), "addresses of the surrogates' family")
+			return
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ type Kernel interface {
 
 	OpenLeg(l kernel.Leg) error
 	FreeLeg(number uint32, server, router netip.AddrPort) error
+	FreeLegs(legs []kernel.Leg) error
 	CompleteLeg(number uint32, surrogate uint16) (bool, error)
 	Retire(number uint32, surrogate uint16) (bool, error)
 	LimitRequests(id uint16, requests uint32) error

@@ -1,7 +1,6 @@
 package legs
 
 import (
-	"slices"
 	"time"
 
 	kernel "baton/datapath/router"
@@ -30,6 +29,7 @@ func (m *Manager) answered(e kernel.Event, now time.Time) {
 		m.complete(p, o)
 		return
 	}
+	p.held = append(p.held, o)
 	p.due = earlier(p.due, now.Add(p.bounds.Handshake))
 }
 
@@ -40,42 +40,51 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// held lists the legs whose ACK is delayed, earliest first.
-func (p *pool) held() []*opening {
-	var held []*opening
-	for _, o := range p.opening {
-		if !o.answered.IsZero() && !o.completed {
-			held = append(held, o)
-		}
-	}
-	slices.SortFunc(held, func(a, b *opening) int { return a.answered.Compare(b.answered) })
-	return held
-}
+// waits reports whether the leg's ACK is still delayed.
+func (p *pool) waits(o *opening) bool { return !o.completed && p.opening[o.leg.Number] == o }
 
 // completeDue completes the legs whose delay is over.
 func (m *Manager) completeDue(p *pool, now time.Time) {
-	held := p.held()
-	for i, o := range held {
+	for len(p.held) > 0 {
+		o := p.held[0]
 		due := o.answered.Add(p.bounds.Handshake)
-		if len(held)-i <= mostHeld && now.Before(due) {
+		if p.waits(o) && len(p.held) <= mostHeld && now.Before(due) {
 			p.due = earlier(p.due, due)
 			return
 		}
-		m.complete(p, o)
+		p.held = p.held[1:]
+		if p.waits(o) {
+			m.complete(p, o)
+		}
 	}
 }
 
-// complete acknowledges a SYN-ACK and makes the leg idle.
-func (m *Manager) complete(p *pool, o *opening) {
+// completeFirst completes a leg of the class whose delay is not over. False: there is none.
+func (m *Manager) completeFirst(p *pool, classID uint8) bool {
+	for _, o := range p.held {
+		if o.leg.Class == classID && p.waits(o) {
+			return m.complete(p, o)
+		}
+	}
+	return false
+}
+
+// complete acknowledges a SYN-ACK and makes the leg idle. False: it has ended.
+func (m *Manager) complete(p *pool, o *opening) bool {
 	o.completed = true
 	s, err := m.o.Kernel.Splice(o.leg.Number)
 	if err != nil || s.State != kernel.Answered {
-		return // it was reset; its event will follow
+		return false // it was reset; its event will follow
 	}
 	if err := m.o.Wire.ACK(s, m.o.Timestamp()); err != nil {
 		m.o.Log.Debug("cannot acknowledge leg", "surrogate", p.name, "err", err) // the surrogate retransmits its SYN-ACK
 	}
-	if _, err := m.o.Kernel.CompleteLeg(s.Number, p.id); err != nil {
+	up, err := m.o.Kernel.CompleteLeg(s.Number, p.id)
+	if err != nil {
 		m.o.Log.Error("cannot complete leg", "surrogate", p.name, "err", err)
 	}
+	if up {
+		m.established(p, s)
+	}
+	return up
 }

@@ -1,6 +1,7 @@
 package legs
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -56,8 +57,9 @@ type Manager struct {
 
 	mu    sync.Mutex
 	pools map[uint16]*pool
-	owner map[uint32]*pool          // by splice in use
-	ports map[netip.AddrPort]*ports // by surrogate's address: two pools may share a server
+	owner map[uint32]*pool     // by splice in use
+	ended []kernel.Leg         // dead legs that are not free yet
+	ports map[endpoints]*ports // two pools may share a server
 	free  []uint32
 
 	renewed, routed time.Time // last time of each
@@ -67,7 +69,7 @@ type Manager struct {
 func New(o Options) *Manager {
 	return &Manager{
 		o: o, secret: maphash.MakeSeed(),
-		pools: make(map[uint16]*pool), owner: make(map[uint32]*pool), ports: make(map[netip.AddrPort]*ports),
+		pools: make(map[uint16]*pool), owner: make(map[uint32]*pool), ports: make(map[endpoints]*ports),
 	}
 }
 
@@ -86,7 +88,7 @@ func (m *Manager) Adopt() error {
 			return nil
 		}
 		p.legs++
-		p.ports.claim(s.Router.Port())
+		m.portsOf(s.Router.Addr(), s.Server).claim(s.Router.Port())
 		m.owner[s.Number] = p
 		return nil
 	})
@@ -146,12 +148,13 @@ func (m *Manager) Update(surrogates []Surrogate) error {
 			}
 			p = &pool{
 				id: s.ID, server: s.Address,
-				ports: m.portsTo(s.Address), opening: make(map[uint32]*opening), classes: make(map[uint8]*class),
+				opening: make(map[uint32]*opening), classes: make(map[uint8]*class),
 			}
 			m.pools[s.ID] = p
 			p.class(m.defaultClass(s.Address.Addr()))
 		}
 		p.name, p.bounds, p.reuse, p.renewAt = s.Name, s.Legs, s.Reuse, time.Time{}
+		p.use(s.Legs.SourcesTo(s.Address.Addr()))
 		p.requests.configured = uint32(s.Legs.Requests)
 		if err := m.o.Kernel.LimitRequests(p.id, p.requests.limit()); err != nil {
 			return err
@@ -211,7 +214,10 @@ func (m *Manager) route(p *pool) error {
 	if p.local {
 		return nil
 	}
-	p.router, p.ifindex = r.Source, r.Ifindex
+	p.ifindex = r.Ifindex
+	if p.sources = p.configured; len(p.sources) == 0 {
+		p.sources = []netip.Addr{r.Source}
+	}
 	for _, ifindex := range r.Paths {
 		if err := m.o.Kernel.Attach(ifindex); err != nil {
 			return err
@@ -266,29 +272,30 @@ func (m *Manager) WaitIdle(ctx context.Context, id uint16, classID uint8) error 
 	}
 	c := p.class(classID)
 	now := m.o.Now()
-	c.lastUsed = now
 	counted, err := m.o.Kernel.Surrogate(id)
 	if err != nil {
 		m.mu.Unlock()
 		return err
 	}
-	if counted.Fresh[classID] > 0 {
+	free := counted.Fresh[classID]
+	if p.onDemand() { // else there are some to spare
+		free = c.unclaimed(free, counted.Popped[classID], now)
+	}
+	c.lastUsed = now
+	if free > 0 {
+		c.granted++
 		m.mu.Unlock()
 		return nil
 	}
 	up := make(chan error, 1)
 	c.waiters = append(c.waiters, up)
-	for _, o := range p.held() {
-		if o.leg.Class == classID {
-			m.complete(p, o)
-			break
-		}
-	}
-	if p.openingOf(classID) < len(c.waiters) {
+	if !m.completeFirst(p, classID) && p.urgent[classID] < len(c.waiters) {
 		if p.legs >= p.bounds.Max {
 			m.evict(p)
 		}
-		err = m.open(p, classID, now)
+		if err = m.open(p, classID, 0, now); p.openings[classID] >= len(c.waiters) {
+			err = nil // one that is being opened ahead of demand will do
+		}
 	}
 	m.mu.Unlock()
 	if err != nil {
@@ -323,25 +330,34 @@ func (p *pool) failWaiters() {
 	}
 }
 
-func (p *pool) openingOf(classID uint8) int {
-	n := 0
-	for _, o := range p.opening {
-		if o.leg.Class == classID {
-			n++
+// endpoints are an address of this host and a surrogate's.
+type endpoints struct {
+	router netip.Addr
+	server netip.AddrPort
+}
+
+func (m *Manager) portsOf(router netip.Addr, server netip.AddrPort) *ports {
+	key := endpoints{router, server}
+	if m.ports[key] == nil {
+		m.ports[key] = newPorts(m.o.Ports)
+	}
+	return m.ports[key]
+}
+
+// allocPort returns a port of one of the pool's addresses, which take turns. False: all are in use.
+func (m *Manager) allocPort(p *pool) (netip.AddrPort, bool) {
+	for range p.sources {
+		p.turn = (p.turn + 1) % len(p.sources)
+		source := p.sources[p.turn]
+		if port, ok := m.portsOf(source, p.server).alloc(); ok {
+			return netip.AddrPortFrom(source, port), true
 		}
 	}
-	return n
+	return netip.AddrPort{}, false
 }
 
-func (m *Manager) portsTo(server netip.AddrPort) *ports {
-	if m.ports[server] == nil {
-		m.ports[server] = newPorts(m.o.Ports)
-	}
-	return m.ports[server]
-}
-
-// open sends a SYN for one more leg. Called with the lock.
-func (m *Manager) open(p *pool, classID uint8, now time.Time) error {
+// open sends a SYN for one more leg, whose ACK is delayed. Without a delay the kernel program sends it. Called with the lock.
+func (m *Manager) open(p *pool, classID uint8, delay time.Duration, now time.Time) error {
 	if p.ifindex == 0 {
 		if err := m.route(p); err != nil {
 			return err
@@ -358,24 +374,29 @@ func (m *Manager) open(p *pool, classID uint8, now time.Time) error {
 			return err
 		}
 	}
-	port, ok := p.ports.alloc()
+	router, ok := m.allocPort(p)
+	if !ok && !p.portless {
+		p.portless = true
+		m.o.Log.Warn("every port to the surrogate is in use: more sessions need more legs.sources", "surrogate", p.name, "sources", p.sources)
+	}
 	if !ok {
 		return fmt.Errorf("every port to %s is in use", p.name)
 	}
+	p.portless = false
 	leg := kernel.Leg{
 		Number: m.free[len(m.free)-1], Surrogate: p.id, Class: classID,
-		Server: p.server, Router: netip.AddrPortFrom(p.router, port),
-		Ifindex: p.ifindex, TSval: m.o.Timestamp(), Late: p.bounds.Handshake,
+		Server: p.server, Router: router,
+		Ifindex: p.ifindex, TSval: m.o.Timestamp(), Late: delay,
 	}
 	leg.ISS = m.initialSequence(leg, now)
 	if err := m.o.Kernel.OpenLeg(leg); err != nil {
-		p.ports.free(port)
+		m.freePort(leg.Router, leg.Server)
 		return err
 	}
 	m.free = m.free[:len(m.free)-1]
 	m.owner[leg.Number] = p
 	p.legs++
-	p.opening[leg.Number] = &opening{leg: leg, sent: now, tries: 1}
+	p.opens(&opening{leg: leg, sent: now, tries: 1})
 	if err := m.o.Wire.SYN(leg, m.o.MSS[classID>>1]); err != nil {
 		m.release(p, leg.Number, leg.Server, leg.Router)
 		return err
@@ -401,15 +422,40 @@ func RandomOffset() uint32 {
 	return binary.NativeEndian.Uint32(b[:])
 }
 
+func (m *Manager) freePort(router, server netip.AddrPort) {
+	m.portsOf(router.Addr(), server).free(router.Port())
+}
+
 // release frees a splice. Called with the lock.
 func (m *Manager) release(p *pool, number uint32, server, router netip.AddrPort) {
 	if err := m.o.Kernel.FreeLeg(number, server, router); err != nil {
 		m.o.Log.Error("cannot free splice", "splice", number, "err", err)
 		return
 	}
-	delete(p.opening, number)
+	m.released(p, number, server, router)
+}
+
+func (m *Manager) released(p *pool, number uint32, server, router netip.AddrPort) {
+	p.opened(number)
 	delete(m.owner, number)
-	p.ports.free(router.Port())
+	m.freePort(router, server)
 	p.legs--
 	m.free = append(m.free, number)
+}
+
+// releaseEnded frees the legs whose ends have been handled. Called with the lock.
+func (m *Manager) releaseEnded() {
+	slices.SortFunc(m.ended, func(a, b kernel.Leg) int { return cmp.Compare(a.Number, b.Number) })
+	m.ended = slices.CompactFunc(m.ended, func(a, b kernel.Leg) bool { return a.Number == b.Number }) // an end may be reported twice
+	if len(m.ended) == 0 {
+		return
+	}
+	if err := m.o.Kernel.FreeLegs(m.ended); err != nil {
+		m.o.Log.Error("cannot free splices", "err", err)
+	} else {
+		for _, l := range m.ended {
+			m.released(m.owner[l.Number], l.Number, l.Server, l.Router)
+		}
+	}
+	m.ended = m.ended[:0]
 }

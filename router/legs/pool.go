@@ -2,6 +2,7 @@ package legs
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	kernel "baton/datapath/router"
@@ -16,27 +17,37 @@ type pool struct {
 	bounds  config.Legs
 	reuse   config.Reuse
 	usable  bool // up and not draining
-	router  netip.Addr
 	ifindex int
 	paths   []int // interfaces of the route; ascending
 	local   bool  // on this host: cannot be spliced to
 
-	ports   *ports
+	configured []netip.Addr // legs.sources
+	removed    []netip.Addr // from it by a reload
+	sources    []netip.Addr // in use: configured, or the route's
+	turn       int          // the last one of sources
+
 	legs    int // splices in use
 	opening map[uint32]*opening
+	held    []*opening // whose ACK is delayed, by the time of their SYN-ACK, and some that have ended since
 	classes map[uint8]*class
 
+	openings [kernel.LegClasses]int // by class
+	urgent   [kernel.LegClasses]int // of those, legs that a request waits for
+
+	early     early
 	fresh     idleLimit // of fresh legs: servers may use another timeout before the first request
 	used      idleLimit // of used legs
 	requests  requestLimit
 	serverMSS uint16 // advertised by the surrogate
 	noTS      bool   // it does not support timestamps
 	unread    bool   // logged that its queues cannot be read
+	portless  bool   // logged that all ports are in use
 
-	due     time.Time     // time of the next tick
-	renewAt time.Time     // when the next leg may have to be renewed
-	backoff time.Duration // between attempts while the surrogate refuses
-	retryAt time.Time
+	due      time.Time     // time of the next tick
+	repeatAt time.Time     // when to look for unanswered SYNs
+	renewAt  time.Time     // when the next leg may have to be renewed
+	backoff  time.Duration // between attempts while the surrogate refuses
+	retryAt  time.Time
 }
 
 type opening struct {
@@ -50,16 +61,20 @@ type opening struct {
 
 // class is the idle legs of one leg class.
 type class struct {
-	floor          int   // minimum of idle legs
-	sizer          sizer // for all idle legs; with reuse safe or never, for used ones
-	fresh          sizer // for legs that have served nobody and so fit every client
+	floor          int     // minimum of idle legs
+	sizer          sizer   // for all idle legs; with reuse safe or never, for used ones
+	fresh          sizer   // for legs that have served nobody and so fit every client
+	rate           float64 // legs used up per second, on average over rateOver
+	spentAt        time.Time
 	popped, missed uint64
 	poppedFresh    uint64
 	recycled       uint64
 	waiters        []chan error // each gets one result; nil: a leg is idle
-	lastUsed       time.Time    // last demand
-	bands          uint32       // bit n: band n has a queue; not for fresh legs
-	looked         bool         // searched for queues of an earlier process
+	granted        int          // on demand: requests that were given a leg, since the count of legs taken was grantedAt
+	grantedAt      uint64
+	lastUsed       time.Time // last demand
+	bands          uint32    // bit n: band n has a queue; not for fresh legs
+	looked         bool      // searched for queues of an earlier process
 }
 
 // Limits of opening legs.
@@ -82,6 +97,23 @@ func (p *pool) idle(requests uint32) *idleLimit {
 	return &p.used
 }
 
+// use changes the configured sources. Idle legs of removed ones are retired: the addresses may go, too.
+func (p *pool) use(sources []netip.Addr) {
+	p.removed = slices.DeleteFunc(append(p.removed, p.configured...), func(a netip.Addr) bool { return slices.Contains(sources, a) })
+	p.configured = sources
+	if len(sources) > 0 {
+		p.sources = sources // even if there is no route at the moment
+	}
+}
+
+// stale reports whether legs from the address are to be retired.
+func (p *pool) stale(source netip.Addr) bool {
+	if len(p.configured) > 0 {
+		return !slices.Contains(p.configured, source)
+	}
+	return slices.Contains(p.removed, source) && !slices.Contains(p.sources, source)
+}
+
 func (p *pool) class(id uint8) *class {
 	c := p.classes[id]
 	if c == nil {
@@ -89,6 +121,39 @@ func (p *pool) class(id uint8) *class {
 		p.classes[id] = c
 	}
 	return c
+}
+
+// opens adds a leg whose SYN has been sent.
+func (p *pool) opens(o *opening) {
+	p.opening[o.leg.Number] = o
+	p.openings[o.leg.Class]++
+	if o.leg.Late == 0 {
+		p.urgent[o.leg.Class]++
+	}
+}
+
+// opened removes a leg that is up or has ended.
+func (p *pool) opened(number uint32) {
+	o := p.opening[number]
+	if o == nil {
+		return
+	}
+	delete(p.opening, number)
+	p.openings[o.leg.Class]--
+	if o.leg.Late == 0 {
+		p.urgent[o.leg.Class]--
+	}
+}
+
+// grantLife is how long a leg is another request's: the next packet of that takes it, if its client is still there.
+const grantLife = 100 * time.Millisecond
+
+// unclaimed is the number of fresh legs that no request has been given and not taken yet.
+func (c *class) unclaimed(fresh int, taken uint64, now time.Time) int {
+	if fresh == 0 || taken-c.grantedAt >= uint64(c.granted) || now.Sub(c.lastUsed) > grantLife {
+		c.granted, c.grantedAt = 0, taken
+	}
+	return fresh - (c.granted - int(taken-c.grantedAt))
 }
 
 func (p *pool) failed(now time.Time) {

@@ -11,7 +11,8 @@ import (
 type ports struct {
 	PortRange
 	next uint16
-	used map[uint16]struct{}
+	left int      // not in use
+	used []uint64 // a bit for each port
 }
 
 const (
@@ -44,27 +45,55 @@ func FreePorts() (PortRange, error) {
 }
 
 func newPorts(r PortRange) *ports {
+	size := int(r.High) - int(r.Low) + 1
 	// a random start: after a restart, the surrogate may still have connections on the last ports
-	return &ports{PortRange: r, next: r.Low + uint16(rand.N(int(r.High-r.Low)+1)), used: make(map[uint16]struct{})}
+	return &ports{PortRange: r, next: r.Low + uint16(rand.N(size)), left: size, used: make([]uint64, (size+63)/64)}
 }
 
 // alloc returns the least recently used port. False: all are in use.
 func (p *ports) alloc() (uint16, bool) {
-	for range int(p.High) - int(p.Low) + 1 {
+	if p.left == 0 {
+		return 0, false
+	}
+	for {
 		port := p.next
 		if p.next == p.High {
 			p.next = p.Low
 		} else {
 			p.next++
 		}
-		if _, busy := p.used[port]; !busy {
-			p.used[port] = struct{}{}
+		if word, bit := p.at(port); *word&bit == 0 {
+			p.claim(port)
 			return port, true
 		}
 	}
-	return 0, false
 }
 
-func (p *ports) claim(port uint16) { p.used[port] = struct{}{} }
+// at is the place of a port's bit.
+func (p *ports) at(port uint16) (word *uint64, bit uint64) {
+	n := port - p.Low
+	return &p.used[n/64], 1 << (n % 64)
+}
 
-func (p *ports) free(port uint16) { delete(p.used, port) }
+// holds reports whether the port is in the range: an earlier process may have had another.
+func (p *ports) holds(port uint16) bool { return port >= p.Low && port <= p.High }
+
+func (p *ports) claim(port uint16) {
+	if !p.holds(port) {
+		return
+	}
+	if word, bit := p.at(port); *word&bit == 0 {
+		*word |= bit
+		p.left--
+	}
+}
+
+func (p *ports) free(port uint16) {
+	if !p.holds(port) {
+		return
+	}
+	if word, bit := p.at(port); *word&bit != 0 {
+		*word &^= bit
+		p.left++
+	}
+}

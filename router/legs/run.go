@@ -2,11 +2,9 @@ package legs
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
-	"baton/datapath"
 	kernel "baton/datapath/router"
 	"baton/router/config"
 )
@@ -24,29 +22,27 @@ const renewBatch = 128 // legs of a queue checked at once
 
 // Run maintains the pools until ctx is done. It closes the events.
 func (m *Manager) Run(ctx context.Context, events *kernel.Events) {
-	var reading sync.WaitGroup
-	reading.Go(func() { m.readEvents(events) })
-	defer reading.Wait()
-	defer events.Close()
+	defer context.AfterFunc(ctx, func() { events.Close() })()
+	var watching sync.WaitGroup
+	watching.Go(func() { m.watchRoutes(ctx) })
+	defer watching.Wait()
+	for ctx.Err() == nil {
+		// one wake-up for what is due and for the events since the last: at thousands of legs a second each costs more than a leg
+		next := max(tickEvery, m.Tick().Sub(m.o.Now()))
+		if !m.readEvents(events, time.Now().Add(next)) {
+			return
+		}
+	}
+}
 
+func (m *Manager) watchRoutes(ctx context.Context) {
 	routes, err := changes(ctx)
 	if err != nil {
 		m.o.Log.Warn("route changes are noticed late", "after", routeEvery, "err", err)
+		return
 	}
-	timer := time.NewTimer(tickEvery)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case _, open := <-routes:
-			if !open {
-				routes = nil
-			}
-			m.RoutesChanged()
-		case <-timer.C:
-			timer.Reset(max(tickEvery, m.Tick().Sub(m.o.Now())))
-		}
+	for range routes {
+		m.RoutesChanged()
 	}
 }
 
@@ -88,14 +84,14 @@ func (m *Manager) Tick() (next time.Time) {
 
 // tick opens missing legs and retransmits SYNs.
 func (m *Manager) tick(p *pool, now time.Time) {
+	p.due = now.Add(restEvery)
+	m.repeatSYNs(p, now)
+	m.completeDue(p, now) // before the idle legs are counted
 	counted, err := m.o.Kernel.Surrogate(p.id)
 	if err != nil {
 		m.o.Log.Error("cannot maintain leg pool", "surrogate", p.name, "err", err)
 		return
 	}
-	p.due = now.Add(restEvery)
-	m.repeatSYNs(p, now)
-	m.completeDue(p, now)
 	if !p.usable || p.local {
 		return
 	}
@@ -104,12 +100,19 @@ func (m *Manager) tick(p *pool, now time.Time) {
 			p.class(uint8(id)).missed = counted.Missed[id] - 1
 		}
 	}
+	usual := p.usual(m.defaultClass(p.server.Addr()))
 	for id, c := range p.classes {
 		u := c.since(counted, id)
 		if u.missed > 0 {
 			c.lastUsed = now
 		}
-		short, busy := c.size(now, u, p.floor(id, m.defaultClass(p.server.Addr()), now), p.bounds.Max, p.reuse)
+		short, busy := c.size(now, u, p.floor(id, usual, now), p.bounds.Max, p.reuse)
+		underway := c.underway(p.bounds.Handshake)
+		if p.onDemand() {
+			if short, underway, busy = 0, 0, false; id == usual && p.early.due(now) {
+				short = 1
+			}
+		}
 		if busy {
 			p.due = now // again at the next tick
 		}
@@ -119,11 +122,11 @@ func (m *Manager) tick(p *pool, now time.Time) {
 		if short > 0 {
 			p.due = now
 		}
-		for i := range min(short-p.openingOf(id), openBatch) {
+		for i := range min(short+underway-p.openings[id], openBatch) {
 			if p.legs >= p.bounds.Max && p.reuse == config.ReuseSafe {
 				m.evict(p) // which new clients cannot use
 			}
-			if err := m.open(p, id, now); err != nil {
+			if err := m.open(p, id, p.bounds.Handshake, now); err != nil {
 				m.o.Log.Debug("cannot open leg", "surrogate", p.name, "err", err)
 				if i == 0 && u.popped == 0 && u.missed == 0 {
 					p.due = now.Add(restEvery) // nothing has changed
@@ -134,11 +137,16 @@ func (m *Manager) tick(p *pool, now time.Time) {
 	}
 }
 
+// usual is the class that is always kept ready, of a surrogate that may refuse timestamps.
+func (p *pool) usual(byDefault uint8) uint8 {
+	if p.noTS {
+		return byDefault &^ 1
+	}
+	return byDefault
+}
+
 // floor is the number of idle legs of a class kept without demand.
 func (p *pool) floor(id, usual uint8, now time.Time) int {
-	if p.noTS {
-		usual &^= 1
-	}
 	switch {
 	case id == usual:
 		return p.bounds.Min
@@ -150,6 +158,10 @@ func (p *pool) floor(id, usual uint8, now time.Time) int {
 
 // repeatSYNs retransmits unanswered SYNs and finally gives up.
 func (m *Manager) repeatSYNs(p *pool, now time.Time) {
+	if now.Before(p.repeatAt) {
+		return
+	}
+	p.repeatAt = now.Add(restEvery)
 	for number, o := range p.opening {
 		held := !o.answered.IsZero() && !o.completed
 		since := o.sent
@@ -214,7 +226,7 @@ func (m *Manager) renew(p *pool, now time.Time) {
 	if p.requests.tick(now) {
 		m.limitRequests(p)
 	}
-	due := !now.Before(p.renewAt)
+	due := !now.Before(p.renewAt) || p.onDemand()
 	for id, c := range p.classes {
 		m.look(p, id, c)
 		due = due || p.surplus(c, counted.Idle[id]) > 0
@@ -245,6 +257,9 @@ func surplusAbove(want int) int { return want + want/2 }
 func (p *pool) surplus(c *class, idle int) int {
 	if !p.usable {
 		return idle
+	}
+	if p.onDemand() {
+		return 0 // each is for a request that is about to take it, or closed soon
 	}
 	if p.reuse == config.ReuseAlways {
 		return max(0, idle-surplusAbove(max(c.sizer.target, c.fresh.target)))
@@ -283,12 +298,7 @@ func (m *Manager) renewQueue(p *pool, id, band uint8, legs, surplus int, now tim
 			break
 		}
 		again := kept > 0 && s.Number == first
-		limit := p.idle(s.Requests)
-		learnt := limit.learnt
-		keep := again || limit.keep(s.Number, s.Quiet, p.bounds.Idle, now)
-		if learnt != 0 && limit.learnt == 0 {
-			m.o.Log.Info("surrogate keeps idle connections again", "surrogate", p.name, "served", s.Requests > 0, "renewing after", p.bounds.Idle)
-		}
+		keep := again || m.keeps(p, &s, now)
 		if keep && retired >= surplus {
 			if err := m.o.Kernel.PushIdle(p.id, id, band, s.Number); err != nil {
 				m.retire(p, s)
@@ -296,7 +306,7 @@ func (m *Manager) renewQueue(p *pool, id, band uint8, legs, surplus int, now tim
 			if again {
 				break // all have been seen
 			}
-			if until := now.Add(limit.limit(p.bounds.Idle) - s.Quiet); until.Before(p.renewAt) {
+			if until := now.Add(p.idle(s.Requests).limit(p.bounds.Idle) - s.Quiet); until.Before(p.renewAt) {
 				p.renewAt = until // already past for a scout
 			}
 			if kept == 0 {
@@ -320,152 +330,4 @@ func (m *Manager) retire(p *pool, s kernel.Splice) {
 	_ = m.o.Wire.End(s)
 	m.release(p, s.Number, s.Server, s.Router)
 	m.o.Event(p.name, "retired")
-}
-
-func (m *Manager) readEvents(events *kernel.Events) {
-	for {
-		e, err := events.Next()
-		if errors.Is(err, datapath.ErrClosed) {
-			return
-		}
-		if err != nil {
-			m.o.Log.Error("cannot read event", "err", err)
-			continue
-		}
-		m.Handle(e)
-	}
-}
-
-// Handle handles an event from the data path.
-func (m *Manager) Handle(e kernel.Event) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	switch {
-	case e.Answered:
-		m.answered(e, m.o.Now())
-	case e.Up:
-		m.up(e)
-	default:
-		m.down(e, m.o.Now())
-	}
-}
-
-func (m *Manager) up(e kernel.Event) {
-	p := m.owner[e.Splice]
-	if p == nil {
-		return
-	}
-	s, err := m.o.Kernel.Splice(e.Splice)
-	if err != nil || p.id != e.Surrogate || s.Surrogate != e.Surrogate || s.State == kernel.Opening || s.State == kernel.Answered {
-		return // of an earlier leg with this splice, which was freed before the event was read
-	}
-	o := p.opening[e.Splice]
-	delete(p.opening, e.Splice)
-	p.backoff, p.retryAt = 0, time.Time{}
-	m.o.Event(p.name, "opened")
-	if o != nil && (p.serverMSS == 0 || o.leg.Class != s.Class) {
-		m.learn(p, s, o.leg.Class)
-	}
-	if c := p.classes[s.Class]; c != nil && len(c.waiters) > 0 {
-		c.waiters[0] <- nil
-		c.waiters = c.waiters[1:]
-	}
-}
-
-// learn records the surrogate's properties from an established leg.
-func (m *Manager) learn(p *pool, s kernel.Splice, class uint8) {
-	p.serverMSS = s.ServerMSS
-	if class&1 != 0 && s.Class&1 == 0 {
-		p.noTS = true
-		delete(p.classes, class)
-		p.class(s.Class)
-	}
-	go m.o.Changed()
-}
-
-func (m *Manager) down(e kernel.Event, now time.Time) {
-	p := m.owner[e.Splice]
-	if p == nil {
-		m.freeOrphan(e)
-		return
-	}
-	s, err := m.o.Kernel.Splice(e.Splice)
-	if err != nil || s.State != kernel.Dead {
-		return // already freed and reused
-	}
-	m.o.Event(p.name, e.End.String())
-	switch e.End {
-	case kernel.Refused:
-		p.failed(now)
-		go m.o.Failed(p.name, "refused")
-	case kernel.Failed:
-		m.o.Event(p.name, "failed handoff")
-		go m.o.Doubted(p.name)
-	case kernel.ClosedIdle, kernel.ResetIdle:
-		if limit := p.idle(e.Requests); limit.closed(e.Idle, p.bounds.Idle, now) {
-			m.o.Log.Info("surrogate closes idle connections", "surrogate", p.name, "after", e.Idle, "served", e.Requests > 0,
-				"renewing after", limit.learnt)
-			p.renewAt = now
-		}
-	case kernel.ClientReset:
-		if s.SndUna != s.SndNxt { // the client's RST fits only one of two possible states
-			_ = m.o.Wire.End(s)
-		}
-	case kernel.Expired, kernel.Replaced, kernel.Abandoned, kernel.Retired, kernel.Cut,
-		kernel.Malformed:
-		if e.Band < kernel.BandFar { // perhaps for lack of a queue
-			if err := m.makeQueue(p, e.Class, e.Band); err != nil {
-				m.o.Log.Error("legs are not reused", "surrogate", p.name, "err", err)
-			}
-		}
-		_ = m.o.Wire.End(s)
-		m.notifyClient(s, e.End)
-	}
-	learnt := p.requests.learnt
-	if p.requests.ended(e.Requests, e.Announced, now) {
-		m.limitRequests(p)
-	}
-	if p.requests.learnt != learnt {
-		m.o.Log.Info("surrogate closes after a number of requests", "surrogate", p.name, "renewing after", p.requests.learnt, "before", learnt)
-	}
-	m.release(p, e.Splice, s.Server, s.Router)
-}
-
-// limitRequests writes a surrogate's request limit to the kernel.
-func (m *Manager) limitRequests(p *pool) {
-	if err := m.o.Kernel.LimitRequests(p.id, p.requests.limit()); err != nil {
-		m.o.Log.Error("cannot set request limit", "surrogate", p.name, "err", err)
-	}
-}
-
-// freeOrphan frees a splice of a removed surrogate.
-func (m *Manager) freeOrphan(e kernel.Event) {
-	s, err := m.o.Kernel.Splice(e.Splice)
-	if err != nil || s.State != kernel.Dead {
-		return
-	}
-	if err := m.o.Kernel.FreeLeg(e.Splice, s.Server, s.Router); err == nil {
-		m.free = append(m.free, e.Splice)
-	}
-}
-
-// Count is the number of a surrogate's legs by state.
-type Count struct{ Idle, Active, Opening int }
-
-// Count counts a surrogate's legs.
-func (m *Manager) Count(id uint16) (Count, error) {
-	counted, err := m.o.Kernel.Surrogate(id)
-	if err != nil {
-		return Count{}, err
-	}
-	c := Count{Active: counted.Active}
-	for _, n := range counted.Idle {
-		c.Idle += n
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if p := m.pools[id]; p != nil {
-		c.Opening = len(p.opening)
-	}
-	return c, nil
 }

@@ -26,6 +26,8 @@ type world struct {
 	counted kernel.Surrogate
 	route   Route
 	did     []string
+	late    map[uint32]bool // legs whose ACK is delayed
+	logged  strings.Builder
 }
 
 const (
@@ -41,21 +43,32 @@ var (
 
 func newWorld(t *testing.T, legs config.Legs, reuse config.Reuse) *world {
 	w := &world{
-		t: t, now: time.Unix(1000, 0), splices: map[uint32]*kernel.Splice{}, queues: map[string][]uint32{},
+		t: t, now: time.Unix(1000, 0), splices: map[uint32]*kernel.Splice{}, queues: map[string][]uint32{}, late: map[uint32]bool{},
 		route: Route{Source: ours, Ifindex: 3, Paths: []int{3}},
 	}
 	w.began = w.now
-	w.m = New(Options{
-		Kernel: w, Wire: w, Routes: w, Ports: PortRange{2048, 4095}, Now: func() time.Time { return w.now }, Timestamp: func() uint32 { return 1 },
-		MSS: []uint16{1460}, Log: slog.New(slog.DiscardHandler),
-		Failed: func(string, string) {}, Doubted: func(string) {}, Changed: func() {}, Event: func(_, event string) { w.note("%s", event) },
-	})
-	if err := w.m.Adopt(); err != nil {
-		t.Fatal(err)
-	}
+	w.restart()
+	w.adopt()
 	w.update(legs, reuse)
 	w.m.SetUsable(surrogateID, true)
 	return w
+}
+
+// restart replaces the manager.
+func (w *world) restart() {
+	w.m = New(Options{
+		Kernel: w, Wire: w, Routes: w, Ports: PortRange{2048, 4095}, Now: func() time.Time { return w.now }, Timestamp: func() uint32 { return 1 },
+		MSS: []uint16{1460}, Log: slog.New(slog.NewTextHandler(&w.logged, nil)),
+		Failed: func(string, string) {}, Doubted: func(string) {}, Changed: func() {}, Event: func(_, event string) { w.note("%s", event) },
+	})
+}
+
+// adopt takes over the legs of the manager before.
+func (w *world) adopt() {
+	w.t.Helper()
+	if err := w.m.Adopt(); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *world) update(legs config.Legs, reuse config.Reuse) {
@@ -166,111 +179,6 @@ func refused(w *world) {
 	}
 }
 
-func (w *world) Sessions() int { return 8 }
-
-func (w *world) EachSplice(f func(kernel.Splice) error) error {
-	for n := range uint32(w.Sessions()) {
-		if s := w.splices[n]; s != nil {
-			if err := f(*s); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (w *world) Splice(number uint32) (kernel.Splice, error) {
-	if s := w.splices[number]; s != nil {
-		return *s, nil
-	}
-	return kernel.Splice{}, errors.New("free")
-}
-
-func (w *world) Surrogate(uint16) (kernel.Surrogate, error) { return w.counted, nil }
-
-func (w *world) OpenLeg(l kernel.Leg) error {
-	w.note("open class %d", l.Class)
-	w.splices[l.Number] = &kernel.Splice{Number: l.Number, State: kernel.Opening, Class: l.Class, Surrogate: l.Surrogate, Server: l.Server, Router: l.Router}
-	return nil
-}
-
-func (w *world) FreeLeg(number uint32, _, _ netip.AddrPort) error {
-	delete(w.splices, number)
-	w.note("free")
-	return nil
-}
-
-func (w *world) CompleteLeg(number uint32, _ uint16) (bool, error) {
-	w.idle(w.splices[number], kernel.BandFresh)
-	return true, nil
-}
-
-func (w *world) Retire(number uint32, _ uint16) (bool, error) {
-	s := w.splices[number]
-	if s.State != kernel.Idle {
-		return false, nil
-	}
-	w.leavesIdle(s)
-	s.State = kernel.Dead
-	return true, nil
-}
-
-func (w *world) LimitRequests(_ uint16, requests uint32) error {
-	w.note("limit %d", requests)
-	return nil
-}
-
-func (w *world) MakeQueue(_ uint16, class, band uint8) error {
-	w.queues[queueName(class, band)] = nil
-	return nil
-}
-
-func (w *world) HasQueue(_ uint16, class, band uint8) bool {
-	_, ok := w.queues[queueName(class, band)]
-	return ok
-}
-
-func (w *world) PopIdle(_ uint16, class, band uint8) (uint32, bool, error) {
-	q := queueName(class, band)
-	if len(w.queues[q]) == 0 {
-		return 0, false, nil
-	}
-	first := w.queues[q][0]
-	w.queues[q] = w.queues[q][1:]
-	return first, true, nil
-}
-
-func (w *world) PushIdle(_ uint16, class, band uint8, number uint32) error {
-	q := queueName(class, band)
-	w.queues[q] = append(w.queues[q], number)
-	return nil
-}
-
-func (w *world) Attach(ifindex int) error {
-	w.note("attach %d", ifindex)
-	return nil
-}
-
-func (w *world) SetPaths(_ uint16, ifindexes []int) error {
-	w.note("paths %v", ifindexes)
-	return nil
-}
-
-func (w *world) To(netip.Addr) (Route, error) { return w.route, nil }
-
-func (w *world) SYN(kernel.Leg, uint16) error { w.note("SYN"); return nil }
-
-func (w *world) ACK(kernel.Splice, uint32) error { w.note("ACK"); return nil }
-
-func (w *world) Refuse(kernel.Splice) error { w.note("400"); return nil }
-
-func (w *world) Reset(netip.AddrPort, netip.AddrPort, uint32) error {
-	w.note("RST to client")
-	return nil
-}
-
-func (w *world) End(kernel.Splice) error { w.note("RST"); return nil }
-
 var usualLegs = config.Legs{Min: 2, Max: 6, Idle: 50 * time.Second}
 
 func TestPoolIsFilledAndKept(t *testing.T) {
@@ -318,7 +226,7 @@ func TestAcknowledgesLate(t *testing.T) {
 		{0, tick, "SYN, attach 3, open class 1"},
 		{time.Millisecond, answered, ""},
 		{30 * time.Millisecond, tick, ""},
-		{41 * time.Millisecond, tick, "ACK"},
+		{41 * time.Millisecond, tick, "ACK, opened"},
 	})
 }
 
@@ -338,8 +246,7 @@ func TestAcknowledgesAtOnceForAClientThatWaits(t *testing.T) {
 	}
 	// as WaitIdle does, until it waits
 	w.m.pools[surrogateID].class(usual).waiters = []chan error{got}
-	w.play([]step{{time.Millisecond, answered, "ACK"}})
-	w.m.Handle(kernel.Event{Up: true, Splice: 0, Surrogate: surrogateID, Class: usual})
+	w.play([]step{{time.Millisecond, answered, "ACK, opened"}})
 	if err := <-got; err != nil {
 		t.Errorf("the client that waits is told %v", err)
 	}

@@ -90,6 +90,36 @@ func (c *class) since(counted kernel.Surrogate, id uint8) usage {
 	return u
 }
 
+// lateness is how late a tick may be on a busy machine: fresh legs that serve once cover it, as a request that finds none costs more
+// than a leg.
+const lateness = 25 * time.Millisecond
+
+// rateOver is the time over which the rate of used-up legs is averaged: longer than the bursts of one client.
+const rateOver = 200 * time.Millisecond
+
+// spends follows the rate at which legs are used up, given those since the last tick.
+func (c *class) spends(now time.Time, spent int) {
+	since := now.Sub(c.spentAt)
+	c.spentAt = now
+	if since <= 0 || since > restEvery+rateOver {
+		c.rate = 0 // after a rest
+		return
+	}
+	c.rate += (float64(spent)/since.Seconds() - c.rate) * min(1, since.Seconds()/rateOver.Seconds())
+}
+
+// lasts reports whether so many legs suffice until the next resting tick at the average rate: the last tick may have seen none of a
+// burst.
+func (c *class) lasts(legs int) bool {
+	return c.rate*restEvery.Seconds() < max(1, float64(legs/2))
+}
+
+// underway is how many legs must be in their handshakes, which take that long, for legs to come up at the rate at which they are used
+// up. More than mostHeld do not wait for so long.
+func (c *class) underway(handshake time.Duration) int {
+	return min(int(c.rate*handshake.Seconds()), mostHeld)
+}
+
 // size returns how many legs of the class are missing, and whether to check again at the next tick.
 //
 // A fresh leg never becomes fresh again, so fresh legs are sized like used-up ones. With reuse always they matter only to the few
@@ -105,7 +135,9 @@ func (c *class) size(now time.Time, u usage, floor, ceiling int, reuse config.Re
 	if reuse == config.ReuseAlways {
 		return max(c.sizer.tick(now, d)-u.idle, c.fresh.tick(now, f)-u.fresh), busy
 	}
-	busy = busy || u.poppedFresh > 0 && !c.fresh.lasts(now, u.poppedFresh, u.fresh)
+	c.spends(now, u.poppedFresh)
+	floor = max(floor, int(c.rate*lateness.Seconds()))
+	busy = busy || !c.lasts(u.fresh) || u.poppedFresh > 0 && !c.fresh.lasts(now, u.poppedFresh, u.fresh)
 	c.sizer.floor, c.fresh.floor = 0, floor
 	d.idle, d.popped, d.spent, d.missed = u.idle-u.fresh, u.popped-u.poppedFresh, 0, 0
 	c.sizer.tick(now, d)

@@ -164,3 +164,40 @@ func (l freshLoad) run(t *testing.T) {
 		t.Errorf("%d used legs lie about that nobody takes", used)
 	}
 }
+
+// TestLegsUnderwayFollowTheRate: legs in their handshakes replace those that are used up meanwhile, and the pool rests by the average.
+func TestLegsUnderwayFollowTheRate(t *testing.T) {
+	const handshake = 150 * time.Millisecond
+	now := time.Unix(1000, 0)
+	c := &class{}
+	run := func(length time.Duration, each int) {
+		for end := now.Add(length); now.Before(end); {
+			now = now.Add(tickEvery)
+			c.spends(now, each)
+		}
+	}
+	run(time.Second, 1) // 250 a second
+	if got := c.underway(handshake); got < 34 || got > 38 {
+		t.Errorf("%d legs underway at 250 a second, want 37", got)
+	}
+	if c.underway(0) != 0 {
+		t.Error("legs are underway without a delay")
+	}
+	run(tickEvery, 0) // a tick without a session
+	if c.lasts(16) || c.lasts(40) || !c.lasts(60) {
+		t.Error("at 250 a second 60 legs last for a resting tick, 16 and 40 do not")
+	}
+	run(time.Second, 20)
+	if got := c.underway(handshake); got != mostHeld {
+		t.Errorf("%d legs underway at 5,000 a second, want %d", got, mostHeld)
+	}
+	run(2*time.Second, 0)
+	if got := c.underway(handshake); got != 0 || !c.lasts(0) {
+		t.Errorf("%d legs underway after two seconds of rest", got)
+	}
+	run(time.Second, 20)
+	now = now.Add(time.Second) // no tick: what is known is old
+	if c.spends(now, 1); c.underway(handshake) != 0 {
+		t.Error("legs are underway after a second without a tick")
+	}
+}

@@ -1,0 +1,193 @@
+package legs
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"baton/datapath"
+	kernel "baton/datapath/router"
+)
+
+// endedBatch is how many legs are freed together.
+const endedBatch = 64
+
+// readEvents handles events until then. False: they are closed.
+func (m *Manager) readEvents(events *kernel.Events, until time.Time) bool {
+	defer m.settle()
+	for {
+		e, err := events.Next(until)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return true
+		case errors.Is(err, datapath.ErrClosed):
+			return false
+		case err != nil:
+			m.o.Log.Error("cannot read event", "err", err)
+		default:
+			m.handle(e)
+		}
+		if time.Now().After(until) {
+			return true // more may be due than can be read
+		}
+	}
+}
+
+// Handle handles an event from the data path.
+func (m *Manager) Handle(e kernel.Event) {
+	m.handle(e)
+	m.settle()
+}
+
+// settle frees the legs whose ends have been handled.
+func (m *Manager) settle() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.releaseEnded()
+}
+
+// handle leaves legs that have ended in m.ended.
+func (m *Manager) handle(e kernel.Event) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch at := m.o.Now().Add(-e.Ago); {
+	case e.Answered:
+		m.answered(e, at)
+	case e.Up:
+		m.up(e)
+	default:
+		m.down(e, at)
+	}
+	if len(m.ended) >= endedBatch {
+		m.releaseEnded()
+	}
+}
+
+func (m *Manager) up(e kernel.Event) {
+	p := m.owner[e.Splice]
+	if p == nil {
+		return
+	}
+	s, err := m.o.Kernel.Splice(e.Splice)
+	if err != nil || p.id != e.Surrogate || s.Surrogate != e.Surrogate || s.State == kernel.Opening || s.State == kernel.Answered {
+		return // of an earlier leg with this splice, which was freed before the event was read
+	}
+	m.established(p, s)
+}
+
+// established handles a leg that is up.
+func (m *Manager) established(p *pool, s kernel.Splice) {
+	o := p.opening[s.Number]
+	p.opened(s.Number)
+	p.backoff, p.retryAt = 0, time.Time{}
+	m.o.Event(p.name, "opened")
+	if o != nil && (p.serverMSS == 0 || o.leg.Class != s.Class) {
+		m.learn(p, s, o.leg.Class)
+	}
+	if c := p.classes[s.Class]; c != nil && len(c.waiters) > 0 {
+		c.waiters[0] <- nil
+		c.waiters = c.waiters[1:]
+		c.granted++
+	}
+}
+
+// learn records the surrogate's properties from an established leg.
+func (m *Manager) learn(p *pool, s kernel.Splice, class uint8) {
+	p.serverMSS = s.ServerMSS
+	if class&1 != 0 && s.Class&1 == 0 {
+		p.noTS = true
+		delete(p.classes, class)
+		p.class(s.Class)
+	}
+	go m.o.Changed()
+}
+
+func (m *Manager) down(e kernel.Event, now time.Time) {
+	p := m.owner[e.Splice]
+	if p == nil {
+		m.freeOrphan(e)
+		return
+	}
+	s, err := m.o.Kernel.Splice(e.Splice)
+	if err != nil || s.State != kernel.Dead {
+		return // already freed and reused
+	}
+	m.o.Event(p.name, e.End.String())
+	switch e.End {
+	case kernel.Refused:
+		p.failed(now)
+		go m.o.Failed(p.name, "refused")
+	case kernel.Failed:
+		m.o.Event(p.name, "failed handoff")
+		go m.o.Doubted(p.name)
+	case kernel.ClosedIdle, kernel.ResetIdle:
+		if limit := p.idle(e.Requests); limit.closed(e.Idle, p.bounds.Idle, now) {
+			m.o.Log.Info("surrogate closes idle connections", "surrogate", p.name, "after", e.Idle, "served", e.Requests > 0,
+				"renewing after", limit.learnt)
+			p.renewAt = now
+		}
+		if e.Requests == 0 {
+			m.closedUnused(p, e, now)
+		}
+	case kernel.ClientReset:
+		if s.SndUna != s.SndNxt { // the client's RST fits only one of two possible states
+			_ = m.o.Wire.End(s)
+		}
+	case kernel.Expired, kernel.Replaced, kernel.Abandoned, kernel.Retired, kernel.Cut,
+		kernel.Malformed:
+		if e.Band < kernel.BandFar { // perhaps for lack of a queue
+			if err := m.makeQueue(p, e.Class, e.Band); err != nil {
+				m.o.Log.Error("legs are not reused", "surrogate", p.name, "err", err)
+			}
+		}
+		_ = m.o.Wire.End(s)
+		m.notifyClient(s, e.End)
+	}
+	learnt := p.requests.learnt
+	if p.requests.ended(e.Requests, e.Announced, now) {
+		m.limitRequests(p)
+	}
+	if p.requests.learnt != learnt {
+		m.o.Log.Info("surrogate closes after a number of requests", "surrogate", p.name, "renewing after", p.requests.learnt, "before", learnt)
+	}
+	m.ended = append(m.ended, kernel.Leg{Number: e.Splice, Server: s.Server, Router: s.Router})
+}
+
+// limitRequests writes a surrogate's request limit to the kernel.
+func (m *Manager) limitRequests(p *pool) {
+	if err := m.o.Kernel.LimitRequests(p.id, p.requests.limit()); err != nil {
+		m.o.Log.Error("cannot set request limit", "surrogate", p.name, "err", err)
+	}
+}
+
+// freeOrphan frees a splice of a removed surrogate.
+func (m *Manager) freeOrphan(e kernel.Event) {
+	s, err := m.o.Kernel.Splice(e.Splice)
+	if err != nil || s.State != kernel.Dead {
+		return
+	}
+	if err := m.o.Kernel.FreeLeg(e.Splice, s.Server, s.Router); err == nil {
+		m.free = append(m.free, e.Splice)
+	}
+}
+
+// Count is the number of a surrogate's legs by state.
+type Count struct{ Idle, Active, Opening int }
+
+// Count counts a surrogate's legs.
+func (m *Manager) Count(id uint16) (Count, error) {
+	counted, err := m.o.Kernel.Surrogate(id)
+	if err != nil {
+		return Count{}, err
+	}
+	c := Count{Active: counted.Active}
+	for _, n := range counted.Idle {
+		c.Idle += n
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.pools[id]; p != nil {
+		c.Opening = len(p.opening)
+	}
+	return c, nil
+}

@@ -23,6 +23,7 @@ tcpdump:tcpdump
 nginx:nginx
 /usr/lib/nginx/modules/ngx_stream_module.so:libnginx-mod-stream
 apache2:apache2-bin
+caddy:caddy
 varnishd:varnish
 haproxy:haproxy
 ab:apache2-utils
@@ -54,7 +55,7 @@ chromium:chromium
 '
 # Services that these packages would start: they would occupy port 80 or change
 # the machine's routes and switches.
-services='rsyslog nginx ssh haproxy varnish varnishncsa bird frr openvswitch-switch openvswitch-testcontroller ovs-record-hostname uuidd'
+services='rsyslog nginx ssh caddy haproxy varnish varnishncsa bird frr openvswitch-switch openvswitch-testcontroller ovs-record-hostname uuidd'
 
 PATH=$PATH:/usr/sbin:/sbin
 policy=/usr/sbin/policy-rc.d

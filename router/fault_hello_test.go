@@ -143,6 +143,7 @@ func helloNetwork(t *testing.T, o lab.LinkOptions, corpus []capture) (n *network
 // TestEveryHelloIsRouted: the hellos of real clients reach the surrogates of their names whole, however they are cut into segments and
 // records, with loss, reordering and duplication. None goes elsewhere.
 func TestEveryHelloIsRouted(t *testing.T) {
+	t.Parallel() // judges by results
 	corpus := captures(t)
 	for _, link := range []struct {
 		name    string
@@ -209,6 +210,7 @@ func (n *network) says(ctx context.Context, of *capture, stream []byte, cut int,
 
 // TestHalfHellos: clients that send half a hello and no more do not keep others from being served, and are all ended.
 func TestHalfHellos(t *testing.T) {
+	t.Parallel() // judges by results
 	const clients = 600
 	corpus := captures(t)
 	n, r, to := helloNetwork(t, lab.LinkOptions{}, corpus)
@@ -256,6 +258,7 @@ func TestHalfHellos(t *testing.T) {
 
 // TestKillDuringTLS kills the router during downloads by TLS. They continue without it, and with the next one.
 func TestKillDuringTLS(t *testing.T) {
+	t.Parallel() // judges by results
 	const downloads = 100
 	n := newNetwork(t)
 	ca := peers.NewAuthority(n.Lab)

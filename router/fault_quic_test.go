@@ -14,6 +14,7 @@ import (
 
 // TestQUICFlood: a prefix that begins hellos and never ends them, and sends what cannot be opened, keeps clients elsewhere from nothing.
 func TestQUICFlood(t *testing.T) {
+	t.Parallel() // judges by results
 	const vip = "10.9.9.9:443"
 	n := newNetwork(t)
 	flooder, end := n.clientHost("flooder", lab.LinkOptions{})

@@ -14,6 +14,7 @@ import (
 // TestCertificates: checks of surrogates with TLS, and what is said of their certificates: in the status, the log, the metrics, and by a
 // check that connects.
 func TestCertificates(t *testing.T) {
+	t.Parallel() // judges by results
 	n := newNetwork(t)
 	ca := peers.NewAuthority(n.Lab)
 	a, b, plain := n.site("a", lab.LinkOptions{}), n.site("b", lab.LinkOptions{}), n.site("plain", lab.LinkOptions{})

@@ -23,6 +23,7 @@ import (
 // TestProxyHeader: nginx learns each client's address from the header that goes before its first byte, and no other byte of the
 // stream is changed: with and without offloads, loss, reordering and duplication, over HTTP and TLS, spliced and by sockets.
 func TestProxyHeader(t *testing.T) {
+	t.Parallel() // judges by results
 	for _, link := range []struct {
 		name     string
 		options  lab.LinkOptions

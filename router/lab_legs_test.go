@@ -162,6 +162,7 @@ func linesConfig(n *network, s *site, legs string) string {
 
 // TestSources: legs start from the addresses that the configuration names, as a reload changes it.
 func TestSources(t *testing.T) {
+	t.Parallel() // judges by results
 	n := newNetwork(t)
 	ca := peers.NewAuthority(n.Lab)
 	s := n.site("a", lab.LinkOptions{})
@@ -214,6 +215,7 @@ func TestSources(t *testing.T) {
 
 // TestOnDemand: a server that closes silent connections after a second gets none.
 func TestOnDemand(t *testing.T) {
+	t.Parallel() // judges by results
 	n := newNetwork(t)
 	ca := peers.NewAuthority(n.Lab)
 	s := n.site("a", lab.LinkOptions{})
@@ -239,6 +241,7 @@ func TestOnDemand(t *testing.T) {
 
 // TestOnDemandIsLearnt: the pool finds out by itself that a server closes silent connections after a second.
 func TestOnDemandIsLearnt(t *testing.T) {
+	t.Parallel() // judges by results
 	n := newNetwork(t)
 	ca := peers.NewAuthority(n.Lab)
 	s := n.site("a", lab.LinkOptions{})

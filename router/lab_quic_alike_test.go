@@ -15,6 +15,7 @@ import (
 // TestQUICAsTLS: VIPs of TLS and QUIC at one address, with one pool of policy hash, choose the same surrogate for a client and a name, so
 // that Alt-Svc leads to where it came from.
 func TestQUICAsTLS(t *testing.T) {
+	t.Parallel() // judges by results
 	const vip = "10.9.9.9:443"
 	n := newNetwork(t)
 	ca := peers.NewAuthority(n.Lab)

@@ -19,6 +19,7 @@ import (
 // TestQUICOnePort: a client that goes on to another name from the same port gets that name's surrogate, once the connection before is
 // over; while it is not, the new one is refused and the old one lives.
 func TestQUICOnePort(t *testing.T) {
+	t.Parallel() // judges by results
 	const vip = "10.9.9.9:443"
 	n := newNetwork(t)
 	ca := peers.NewAuthority(n.Lab)
@@ -77,6 +78,7 @@ func (eightBytes) ConnectionIDLen() int { return 8 }
 
 // TestQUICMigrates: a client that migrates uses an id that nobody has seen. Its connection lives where ids name their server.
 func TestQUICMigrates(t *testing.T) {
+	t.Parallel() // judges by results
 	const vip = "10.9.9.9:443"
 	for _, named := range []bool{true, false} {
 		t.Run(fmt.Sprintf("named %v", named), func(t *testing.T) {
@@ -129,6 +131,7 @@ func TestQUICMigrates(t *testing.T) {
 
 // TestQUICUnread: what cannot be read goes where hellos without a name go, and a client that then uses a known version is routed by its name.
 func TestQUICUnread(t *testing.T) {
+	t.Parallel() // judges by results
 	const vip = "10.9.9.9:443"
 	n := newNetwork(t)
 	ca := peers.NewAuthority(n.Lab)

@@ -307,6 +307,7 @@ func (r *running) endQUIC() {
 
 // TestQUIC: connections go to the surrogates of the names in their hellos.
 func TestQUIC(t *testing.T) {
+	t.Parallel() // judges by results
 	for _, tt := range []struct {
 		name, vip string
 		v6        bool
@@ -343,6 +344,7 @@ func TestQUIC(t *testing.T) {
 
 // TestQUICMoves: a connection whose client's port changes goes on at the same surrogate, which sees and validates the new address.
 func TestQUICMoves(t *testing.T) {
+	t.Parallel() // judges by results
 	for _, source := range []string{"router", "keep"} {
 		t.Run(source, func(t *testing.T) {
 			const vip = "10.9.9.9:443"
@@ -381,6 +383,7 @@ func TestQUICMoves(t *testing.T) {
 
 // TestQUICEarlyData: a client that comes back sends its request with its hello.
 func TestQUICEarlyData(t *testing.T) {
+	t.Parallel() // judges by results
 	const vip = "10.9.9.9:443"
 	n := newNetwork(t)
 	ca := peers.NewAuthority(n.Lab)
@@ -406,6 +409,7 @@ func TestQUICEarlyData(t *testing.T) {
 
 // TestQUICRestart: downloads go on while the router restarts, and when it has been killed; then their clients may move.
 func TestQUICRestart(t *testing.T) {
+	t.Parallel() // judges by results
 	const vip = "10.9.9.9:443"
 	n := newNetwork(t)
 	ca := peers.NewAuthority(n.Lab)

@@ -48,6 +48,7 @@ func (n *network) shown(vip, name string) (names []string, err error) {
 
 // TestSecureProxy: the router ends the TLS of a VIP of mode proxy, HTTP/1.1 and HTTP/2, and routes each request to nginx without TLS.
 func TestSecureProxy(t *testing.T) {
+	t.Parallel() // judges by results
 	n := newNetwork(t)
 	ca := peers.NewAuthority(n.Lab)
 	a, b := n.site("a", lab.LinkOptions{}), n.site("b", lab.LinkOptions{})

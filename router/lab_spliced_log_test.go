@@ -150,6 +150,7 @@ func ownLines(t *testing.T, logs map[string]string) map[string]string {
 
 // TestSplicedLog: the router's log of what it splices has the same lines as the logs of the servers that have answered.
 func TestSplicedLog(t *testing.T) {
+	t.Parallel() // judges by results
 	t.Run("clean", func(t *testing.T) { compareLogs(t, lab.LinkOptions{}, 40) })
 	t.Run("loss", func(t *testing.T) { compareLogs(t, lab.LinkOptions{AtoB: lossy, BtoA: lossy}, 8) })
 }
@@ -258,6 +259,7 @@ func (n *network) askMixed(first, requests int) error {
 
 // TestSplicedLogOfSessions: sessions of TLS are logged with the name in their hello, whoever has read it, and how they ended.
 func TestSplicedLogOfSessions(t *testing.T) {
+	t.Parallel() // judges by results
 	n := newNetwork(t)
 	ca := peers.NewAuthority(n.Lab)
 	a := n.site("a", lab.LinkOptions{})
@@ -299,6 +301,7 @@ pools: {a: {surrogates: [{name: a, address: %q}]}}
 // TestSplicedLogOutlivesTheRouter: a download that the router's process does not live to see the end of is logged by the next one, with the
 // names of the configuration before.
 func TestSplicedLogOutlivesTheRouter(t *testing.T) {
+	t.Parallel() // judges by results
 	n, config := slowNetwork(t)
 	file := filepath.Join(t.TempDir(), "access.log")
 	r := n.start(fmt.Sprintf("log: {access: [{to: file, path: %q}]}\n%s", file, config))
@@ -339,6 +342,7 @@ func TestSplicedLogOutlivesTheRouter(t *testing.T) {
 
 // TestSplicedLogReload: a download whose surrogate a reload removes is logged with its name, and a VIP that is not to be logged is not.
 func TestSplicedLogReload(t *testing.T) {
+	t.Parallel() // judges by results
 	n := newNetwork(t)
 	o, entries := n.steppedSites(t, "s1", "s2")
 	file := filepath.Join(t.TempDir(), "access.log")

@@ -17,6 +17,7 @@ import (
 	"baton/experiments/anycastflashcrowd"
 	"baton/experiments/anycastpurge"
 	"baton/experiments/anycastresets"
+	"baton/experiments/clientaddress"
 	"baton/experiments/endhost"
 	"baton/experiments/forwarder"
 	"baton/experiments/handoff"
@@ -34,6 +35,7 @@ func allExperiments() []experiments.Runnable {
 	return []experiments.Runnable{
 		handoff.Experiment(),
 		https.Experiment(),
+		clientaddress.Experiment(),
 		longpath.Experiment(),
 		scale.Experiment(),
 		scale.Proxies(),

@@ -120,7 +120,7 @@ func (r *Report) Text(out io.Writer) {
 	for i, s := range r.Connection.Surrogates {
 		p("%s from %s%s", r.Connection.Paths[i], s, map[bool]string{true: "\n", false: ", "}[i == len(r.Connection.Surrogates)-1])
 	}
-	p("\nHTTPS to the same address, routed by the name in the client's hello; certificates are the surrogates'\n\n")
+	p("\nHTTPS and HTTP/3 to the same address, routed by the name in the client's hello; certificates are the surrogates'\n\n")
 	r.secure(out)
 	p("\nThe same requests by other ways; × direct; processor time of the router's process\n\n")
 	r.ways(out)
@@ -154,11 +154,18 @@ func (r *Report) handoffs(out io.Writer) {
 
 func (r *Report) secure(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "  URL\tSURROGATE\tHTTP\tEND OF HANDSHAKE\tTOTAL\tCLIENT IN NGINX'S LOG\t")
+	fmt.Fprintln(w, "  URL\tSURROGATE\tHTTP\tEND OF HANDSHAKE\tTOTAL\tCLIENT IN ITS LOG\t")
 	for _, s := range r.Secure {
-		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t\n", s.URL, s.Surrogate, s.Version, timeText(s.Handshake), timeText(s.Total), s.Client)
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t\n", s.URL, s.Surrogate, s.Version, dash(s.Handshake), timeText(s.Total), s.Client)
 	}
 	w.Flush()
+}
+
+func dash(d time.Duration) string {
+	if d == 0 {
+		return "-"
+	}
+	return timeText(d)
 }
 
 func (r *Report) ways(out io.Writer) {

@@ -1,9 +1,12 @@
 package demo
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -13,7 +16,7 @@ import (
 	"baton/lab/peers"
 )
 
-// Secure is a download by TLS, routed by the name in the client's hello.
+// Secure is a download by TLS or QUIC, routed by the name in the client's hello.
 type Secure struct {
 	URL       string        `json:"url"`
 	Surrogate string        `json:"surrogate"` // that answered
@@ -22,6 +25,42 @@ type Secure struct {
 	Total     time.Duration `json:"total_ns"`
 	Client    string        `json:"client"` // in the surrogate's access log
 	Upcalls   uint64        `json:"upcalls"`
+}
+
+// http3 downloads by HTTP/3: the surrogate sees the client's own address, as its replies come back through the router.
+func (d *demo) http3(ctx context.Context) error {
+	d.say("HTTP/3 by name")
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	s := Secure{URL: "https://" + http3Site + secureFile}
+	began := time.Now()
+	response, body, err := peers.HTTP3(ctx, d.t.client, d.t.authority.Pool, netip.AddrPortFrom(netip.MustParseAddr(handoffVIP), 443), s.URL)
+	if err != nil {
+		return err
+	}
+	s.Total, s.Version, s.Surrogate = time.Since(began), fmt.Sprint(response.ProtoMajor), response.Header.Get(peers.Header)
+	whole := peers.CheckPattern(bytes.NewReader(body), peers.Files[secureFile])
+	err = lab.Poll(5*time.Second, func() error {
+		log, err := os.ReadFile(peers.CaddyLog(d.t.caddy))
+		var line struct {
+			Request struct {
+				Client string `json:"remote_ip"`
+			} `json:"request"`
+		}
+		if err == nil {
+			err = json.Unmarshal(bytes.TrimSpace(log), &line)
+		}
+		s.Client = line.Request.Client
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("read Caddy's log: %w", err)
+	}
+	d.report.Secure = append(d.report.Secure, s)
+	want := fmt.Sprintf("s%d", http3Surrogate)
+	d.report.check(s.Surrogate == want && s.Client == clientAddress && s.Version == "3" && whole == nil,
+		"%s by HTTP/%s: from %s, whose log has %s", s.URL, s.Version, s.Surrogate, s.Client)
+	return nil
 }
 
 const secureFile = "/1m"

@@ -20,6 +20,12 @@ const (
 	haproxyVIP  = "10.9.9.11"
 )
 
+// http3Site is served by Caddy, by HTTP/3, on the surrogate of that number.
+const (
+	http3Site      = "video.example.net"
+	http3Surrogate = 2
+)
+
 const clientAddress = "10.1.0.2"
 
 // secureSites are served by TLS, each by the surrogate of its number alone, with a certificate of its own.
@@ -38,11 +44,12 @@ type topology struct {
 	servers    []*peers.Server
 	site       string // folder of the files
 	authority  *peers.Authority
+	caddy      *peers.Server
 }
 
 func build(l *lab.Lab) (*topology, error) {
 	l.T().Helper()
-	l.Need("nginx", "haproxy", "curl")
+	l.Need("nginx", "haproxy", "curl", "caddy")
 	t := &topology{lab: l, client: l.Host("client"), router: l.Host("router")}
 	t.router.Forward()
 	t.clientSide = l.Link(lab.End{Host: t.client, Addrs: []string{clientAddress + "/24"}},
@@ -65,6 +72,8 @@ func build(l *lab.Lab) (*topology, error) {
 		t.surrogates = append(t.surrogates, h)
 		t.servers = append(t.servers, peers.Nginx(h, peers.NginxOptions{NoAccessLog: true, Server: t.secure(n)}))
 	}
+	certificate, key := t.authority.Sign(http3Site)
+	t.caddy = peers.Caddy(t.surrogates[http3Surrogate-1], peers.CaddyOptions{Site: http3Site, Certificate: certificate, Key: key})
 	return t, nil
 }
 
@@ -119,6 +128,11 @@ vips:
     routes:
       - {match: {sni: shop.example.net}, pool: shop}
       - {match: {sni: blog.example.net}, pool: blog}
+  - address: "%[3]s:443"
+    protocol: quic
+    interfaces: [%[4]s]
+    routes:
+      - {match: {sni: video.example.net}, pool: http3}
   - address: "%[6]s:80"
     mode: redirect
     routes: *routes
@@ -135,8 +149,11 @@ pools:
   blog:
     client_address: proxy-v2
     surrogates: [{name: s1-tls, address: "%[10]s:443"}]
+  http3:
+    source: keep
+    surrogates: [{name: s2-quic, address: "%[11]s:443"}]
 `, t.lab.Dir(), t.lab.BPFFS(), handoffVIP, t.clientSide.Name, site, redirectVIP, surrogates("video"), surrogates("default"),
-		address(secureSites["shop.example.net"]), address(secureSites["blog.example.net"]))
+		address(secureSites["shop.example.net"]), address(secureSites["blog.example.net"]), address(http3Surrogate))
 }
 
 func surrogates(pool string) string {
@@ -186,7 +203,7 @@ func (t *topology) drawing() string {
 	return fmt.Sprintf(`client %s ──── router ─┬── s1 %s  pool video
                            ├── s2 %s  pool video
                            └── s3 %s  pool default
-             on the router: %s baton, handoff; port 443 by name
+             on the router: %s baton, handoff; port 443 by name, TCP and UDP
                             %s baton, redirect
                             %s haproxy
 `, clientAddress, address(1), address(2), address(3), handoffVIP, redirectVIP, haproxyVIP)

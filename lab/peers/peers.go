@@ -48,8 +48,9 @@ type server struct {
 	port    int
 	files   map[string]string // file name in the folder → text
 	args    func(dir string) []string
-	probe   string // path that answers 200 when the server is ready, or
-	says    string // what is in its log then
+	env     func(dir string) []string // nil: none of its own
+	probe   string                    // path that answers 200 when the server is ready, or
+	says    string                    // what is in its log then
 }
 
 func (s server) start() *Server {
@@ -74,7 +75,11 @@ func (s server) start() *Server {
 	if err != nil {
 		t.Fatalf("peers: %v", err)
 	}
-	p, err := s.host.Start(lab.Program{Path: s.program, Args: s.args(dir), Dir: dir, Name: s.process})
+	program := lab.Program{Path: s.program, Args: s.args(dir), Dir: dir, Name: s.process}
+	if s.env != nil {
+		program.Env = s.env(dir)
+	}
+	p, err := s.host.Start(program)
 	if err != nil {
 		t.Fatalf("peers: %v", err)
 	}

@@ -14,6 +14,7 @@ var programs = []struct {
 }{
 	{"nginx", []string{"-v"}, regexp.MustCompile(`nginx/(\S+)`)},
 	{"apache2", []string{"-v"}, regexp.MustCompile(`Apache/(\S+)`)},
+	{"caddy", []string{"version"}, regexp.MustCompile(`v?(\d\S+)`)},
 	{"varnishd", []string{"-V"}, regexp.MustCompile(`varnish-(\S+)`)},
 	{"haproxy", []string{"-v"}, regexp.MustCompile(`version (\S+)`)},
 	{"socat", []string{"-V"}, regexp.MustCompile(`socat version (\S+)`)},

@@ -21,7 +21,7 @@ const (
 	RouterSessionClosing RouterSessionState = "closing" // FIN seen from one or both ends
 )
 
-// RouterSession is a client's TCP session with a VIP.
+// RouterSession is a client's session with a VIP, of TCP or QUIC; of QUIC, bytes are those of datagrams, and requests are not seen.
 type RouterSession struct {
 	Client    netip.AddrPort     `json:"client"`
 	VIP       netip.AddrPort     `json:"vip"`

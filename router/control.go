@@ -56,6 +56,14 @@ func (r *Router) eachSession(yield func(api.RouterSession) bool) error {
 		}
 		return nil
 	})
+	if err == nil {
+		err = r.eachQUIC(now, func(session api.RouterSession) error {
+			if !yield(session) {
+				return errStop
+			}
+			return nil
+		})
+	}
 	if errors.Is(err, errStop) {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -444,4 +445,34 @@ func TestQUICRestart(t *testing.T) {
 	}
 	reply.read(-1)
 	r.endQUIC()
+}
+
+// TestQUICIsLogged: a session is listed while it lives, and leaves a record with the name in its hello when it has ended.
+func TestQUICIsLogged(t *testing.T) {
+	t.Parallel() // judges by results
+	n := newNetwork(t)
+	ca := peers.NewAuthority(n.Lab)
+	a := n.quicServe(ca, n.site("a", lab.LinkOptions{}), quicOptions{}, "a.test")
+	b := n.quicServe(ca, n.site("b", lab.LinkOptions{}), quicOptions{}, "x.b.test")
+	file := filepath.Join(n.Dir(), "access.log")
+	r := n.start(fmt.Sprintf("timeouts: {quic_idle: 2s}\nlog: {access: [{to: file, path: %q, format: json}]}\n", file) + n.quicConfig("10.9.9.9:443", false, "", a, b))
+	defer r.endQUIC()
+	c := n.quicClient(ca, false)
+	fetchQUIC(t, c.dial(t, "10.9.9.9:443", "x.b.test", &quicgo.Config{}), 1<<20)
+	out, err := n.baton(deadline(t), "router", "sessions", "--control", r.socket, "-o", "json")
+	if err != nil || !strings.Contains(out, `"surrogate":"b4"`) {
+		t.Errorf("sessions: %v\n%s", err, out)
+	}
+	lab.Eventually(t, answersWithin, func() error {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		for _, want := range []string{`"protocol":"quic"`, `"host":"x.b.test"`, `"surrogate":"b4"`, `"end":"timeout"`, `"client_address":"10.1.0.2"`} {
+			if !strings.Contains(string(text), want) {
+				return fmt.Errorf("no %s in %q", want, text)
+			}
+		}
+		return nil
+	})
 }

@@ -8,12 +8,14 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"time"
 
 	"baton/api"
 	"baton/datapath"
 	kernel "baton/datapath/quic"
 	"baton/packet/hello"
 	packets "baton/packet/quic"
+	"baton/router/accesslog"
 	"baton/router/config"
 	"baton/router/legs"
 	"baton/router/quic"
@@ -113,7 +115,7 @@ func (r *Router) startQUIC(cfg *config.Config) (err error) {
 	}
 	q.server, err = quic.New(quic.Options{
 		Kernel: q.kernel, Tap: tap, Routes: legs.Netlink{}, Ports: ports, Log: r.log,
-		Decide: r.decideQUIC, Named: r.namedQUIC, Known: r.knownQUIC,
+		Ended: r.logQUIC, Decide: r.decideQUIC, Named: r.namedQUIC, Known: r.knownQUIC,
 		Timeouts: func() config.Timeouts { return r.current().cfg.Timeouts },
 	})
 	if err != nil {
@@ -211,6 +213,39 @@ func (r *Router) knownQUIC(vip, surrogate netip.AddrPort) quic.Target {
 		})
 	}
 	return target
+}
+
+// logQUIC writes a session that has ended. A router cannot see how: the last datagrams look like all others.
+func (r *Router) logQUIC(k *kernel.Session, name string) {
+	s := r.current()
+	if i, ok := s.quics[k.VIP]; !r.access.Enabled() || ok && s.cfg.VIPs[i].Unlogged {
+		return
+	}
+	rec := accesslog.Record{
+		Time: time.Now().Add(-k.Age), Client: k.Client, VIP: k.VIP, Protocol: accesslog.QUIC, Host: []byte(name), SurrogateAddress: k.Surrogate,
+		Surrogate:  r.knownQUIC(k.VIP, k.Surrogate).Surrogate,
+		FromClient: k.BytesToServer, FromSurrogate: k.BytesToClient, WholeSession: true, Duration: max(k.Age-k.Idle, 0), End: accesslog.Timeout,
+	}
+	if !k.Answered {
+		rec.End = accesslog.Failed
+	}
+	rec.Pool = s.poolOf(rec.Surrogate)
+	r.access.Write([]accesslog.Record{rec})
+}
+
+// eachQUIC calls yield for each session, until it returns an error.
+func (r *Router) eachQUIC(now time.Time, yield func(api.RouterSession) error) error {
+	q := r.quic.Load()
+	if q == nil {
+		return nil
+	}
+	return q.kernel.Each(func(k kernel.Session) error {
+		return yield(api.RouterSession{
+			Client: k.Client, VIP: k.VIP, Surrogate: r.knownQUIC(k.VIP, k.Surrogate).Surrogate, State: api.RouterSessionSpliced,
+			Leg:   api.RouterLeg{Local: k.Source, Remote: k.Surrogate},
+			Since: now.Add(-k.Age), IdleFor: k.Idle, Received: k.BytesToServer, Sent: k.BytesToClient,
+		})
+	})
 }
 
 // statusQUIC is nil without VIPs of protocol quic.

@@ -30,7 +30,10 @@ type outputs struct {
 	unlogged map[netip.AddrPort]bool // VIPs
 }
 
-func (o *outputs) logged(r *Record) bool { return len(o.unlogged) == 0 || !o.unlogged[r.VIP] }
+// logged is for VIPs of TCP: one of QUIC may have the same address.
+func (o *outputs) logged(r *Record) bool {
+	return len(o.unlogged) == 0 || r.Protocol == QUIC || !o.unlogged[r.VIP]
+}
 
 // Open begins what the configuration says. It fails when a file cannot be opened; syslogs and collectors may come later. Close ends it.
 func Open(cfg *config.Config, version string, log *slog.Logger) (*Writer, error) {

@@ -67,6 +67,9 @@ type Options struct {
 	// Known is the surrogate of that address.
 	Known func(vip, surrogate netip.AddrPort) Target
 
+	// Ended is told of each session that has ended, and of the name in its hello, if this process has read that. It must not block.
+	Ended func(s *kernel.Session, name string)
+
 	Timeouts func() config.Timeouts
 	Log      *slog.Logger
 }
@@ -218,7 +221,7 @@ func (s *Server) begin(u *upcall) {
 	}
 	target, why := s.decide(u, h)
 	if why == "" {
-		why = s.place(u, &target, h == nil)
+		why = s.place(u, &target, h)
 	}
 	if why != "" {
 		s.refuse(u, why)
@@ -258,7 +261,7 @@ func (s *Server) again(u *upcall, number uint32) {
 			why = kernelFailed
 			break
 		}
-		why = s.place(u, &target, false)
+		why = s.place(u, &target, h)
 	}
 	if why != "" {
 		s.refuse(u, why)
@@ -288,7 +291,7 @@ func (s *Server) forward(u *upcall, t *Target, r *flight.Result, held [][]byte) 
 func (s *Server) follow(u *upcall, p *quic.Packet) {
 	target, why := s.byID(u, p)
 	if why == "" {
-		why = s.place(u, &target, false)
+		why = s.place(u, &target, &hello.Hello{})
 	}
 	if why != "" {
 		s.refuse(u, why)

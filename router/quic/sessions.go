@@ -7,6 +7,7 @@ import (
 	"time"
 
 	kernel "baton/datapath/quic"
+	"baton/packet/hello"
 	"baton/router/legs"
 )
 
@@ -25,10 +26,11 @@ type sessions struct {
 	ports  map[pair]*legs.Ports
 	counts map[netip.AddrPort]int // by surrogate
 	unread map[uint32]bool        // of a version that could not be read
+	names  map[uint32]string      // in the hellos
 }
 
 func (x *sessions) init(ports legs.PortRange) {
-	*x = sessions{fixed: ports, open: make(map[uint32]struct{}), ports: make(map[pair]*legs.Ports), counts: make(map[netip.AddrPort]int), unread: make(map[uint32]bool)}
+	*x = sessions{fixed: ports, open: make(map[uint32]struct{}), ports: make(map[pair]*legs.Ports), counts: make(map[netip.AddrPort]int), unread: make(map[uint32]bool), names: make(map[uint32]string)}
 }
 
 // number makes all numbers free that no adopted session has.
@@ -65,6 +67,7 @@ func (x *sessions) adopt(s *kernel.Session) {
 func (x *sessions) close(s *kernel.Session) {
 	delete(x.open, s.Number)
 	delete(x.unread, s.Number)
+	delete(x.names, s.Number)
 	x.ended = append(x.ended, s.Number)
 	if x.counts[s.Surrogate]--; x.counts[s.Surrogate] == 0 {
 		delete(x.counts, s.Surrogate)
@@ -112,8 +115,8 @@ func (s *Server) Reach(surrogates []netip.Addr) {
 	}
 }
 
-// place makes the session of a client. unread: its version cannot be read. Called with the lock.
-func (s *Server) place(u *upcall, t *Target, unread bool) Refusal {
+// place makes the session of a client. h is nil if its version cannot be read. Called with the lock.
+func (s *Server) place(u *upcall, t *Target, h *hello.Hello) Refusal {
 	r, err := s.route(t.Address.Addr())
 	switch {
 	case err != nil:
@@ -146,8 +149,10 @@ func (s *Server) place(u *upcall, t *Target, unread bool) Refusal {
 	}
 	s.sessions.free = s.sessions.free[:len(s.sessions.free)-1]
 	s.sessions.opened(&k)
-	if unread {
+	if h == nil {
 		s.sessions.unread[k.Number] = true
+	} else if h.ServerName != "" {
+		s.sessions.names[k.Number] = h.ServerName
 	}
 	return ""
 }
@@ -218,9 +223,12 @@ func (s *Server) sweepSome(numbers []uint32) error {
 
 // end ends a session. Called with the lock.
 func (s *Server) end(k *kernel.Session) error {
-	err := s.o.Kernel.End(k)
-	if err == nil {
-		s.sessions.close(k)
+	if err := s.o.Kernel.End(k); err != nil {
+		return err
 	}
-	return err
+	if s.o.Ended != nil {
+		s.o.Ended(k, s.sessions.names[k.Number])
+	}
+	s.sessions.close(k)
+	return nil
 }

@@ -113,8 +113,14 @@ func (n *network) asks(t *testing.T, vip string, more int) error {
 		c = secured
 	}
 	r := bufio.NewReader(c)
-	for range 1 + more {
-		fmt.Fprintf(c, "GET /who HTTP/1.1\r\nHost: s.test\r\n\r\n")
+	for i := range 1 + more {
+		request := "GET /who HTTP/1.1\r\nHost: s.test\r\n\r\n"
+		if i == 0 && more == 2 { // whose decision is user space's
+			request = "POST /who HTTP/1.1\r\nHost: s.test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+		}
+		if _, err := io.WriteString(c, request); err != nil {
+			return err
+		}
 		got, err := http.ReadResponse(r, nil)
 		if err != nil {
 			return err

@@ -57,7 +57,7 @@ func Experiment() experiments.Experiment[*Topology] {
 		Name:     "https",
 		Question: "What does a TLS session cost that is routed by the name in its hello?",
 		Method: "The topology of `handoff`; each surrogate's nginx serves TLS 1.3 for a name of its own (ECDSA P-256). The clients are crypto/tls with its " +
-			"default hello, which has a post-quantum key share (1.5 kB), no resumption, in the measuring process; they verify the certificate and check every body. " +
+			"default hello, which has a post-quantum key share (1.5 kB), no resumption, in the measuring process; they verify the certificate and check every body. Each measure begins after 0.6 s of sessions, one at a time. " +
 			"Handshakes cost clients and servers most of the processors' time, so that rates differ less than the contenders' own processor time.",
 		Contenders: []contender{direct(), baton(), haproxy(), nginx()},
 		Measures:   []experiments.Measure[*Topology]{handshake(), sessions(), bulk()},

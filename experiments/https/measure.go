@@ -73,9 +73,13 @@ func (t *Topology) visit(ctx context.Context, name int) error {
 	return err
 }
 
-// warm makes a few sessions to each server.
+// settled is how long sessions are made before a measure: Baton opens legs ahead of the demand that it has seen.
+const settled = 600 * time.Millisecond
+
+// warm makes sessions to each server in turn.
 func warm(ctx context.Context, t *turn) error {
-	for i := range 20 {
+	began := time.Now()
+	for i := 0; i < 20 || !t.Options.Quick && time.Since(began) < settled; i++ {
 		if err := t.Topology.visit(ctx, i%len(t.Topology.Surrogates)); err != nil {
 			return err
 		}

@@ -21,32 +21,17 @@ static __always_inline int end_client(struct __sk_buff *skb, struct work *w)
 	return RECYCLED;
 }
 
-/*
- * Sends the client's packet, and then the insertion, which goes before its bytes: the surrogate may lack it. The order is
- * of no matter to a receiver that lacks both.
- */
+/* Sends a packet that the client repeats with the insertion, which the surrogate may lack. */
 static __always_inline int send_with_insertion(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 now)
 {
-	struct translation *t = &w->out;
-	int verdict = send_to_server(skb, w, s, now, TO_SERVER);
-	struct segment *r;
-
-	if (verdict != TO_SERVER || !t->hop.checked) /* else it is resolved on output, for one packet only */
-		return verdict;
-	bpf_clone_redirect(skb, t->hop.ifindex, 0);
-	make_header(&w->payload, &w->introduction);
-	r = ack_like(&w->reply, t);
-	r->flags = ACK | PSH;
-	r->seq = t->seq - w->payload.len;
-	r->with_ts = t->keep_ts && has_ts(&w->packet);
-	r->with_sack = 0;
-	r->wscale = NO_SCALE;
-	r->mss = 0;
-	r->v6 = w->packet.v6;
-	w->action = TC_ACT_SHOT;
-	if (write_payload(skb, r, &w->payload))
-		w->action = redirect(&t->hop);
-	return verdict;
+	if (!w->introduction.head) {
+		make_header(&w->payload, &w->introduction);
+		return send_behind(skb, w, s, now, TO_SERVER, &w->payload);
+	}
+	make_fields(&w->payload, &w->introduction);
+	if (w->payload.len != w->introduction.len)
+		return DROP_RACE; /* the text has been replaced */
+	return send_head(skb, w, s, now, TO_SERVER);
 }
 
 /* The packet starts a connection on a port that still has a session. Ends that session; the client retransmits. */
@@ -187,6 +172,11 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 		verdict = hold_more(skb, &w->packet, &w->walk, s, &w->sum);
 		if (verdict)
 			return verdict;
+	}
+	if (begins_head(s, &w->packet) && checksum_ok(skb, &w->packet, &w->sum) &&
+	    read_again(skb, &w->packet, &w->reading.scan, &w->routing)) {
+		in.head = w->reading.scan.size;
+		in.request = length_of(&w->reading.scan);
 	}
 	ns = l && w->packet.len ? bpf_ktime_get_ns() : 0;
 	bpf_spin_lock(&s->lock);

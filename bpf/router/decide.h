@@ -138,13 +138,32 @@ static __always_inline int route_of(const struct scan *s, struct routing *q, __u
 	return !r || r->upcall ? -1 : r->pool;
 }
 
+/* The names that a client must not send to this VIP's pools. */
+static __always_inline void watch_names(struct scan *s, const struct vip *vip)
+{
+	__u32 id = vip->id;
+	struct watches *w;
+
+	s->watching = 0;
+	if (!(vip->flags & VIP_FIELDS))
+		return;
+	w = bpf_map_lookup_elem(&watched_fields, &id);
+	if (!w)
+		return;
+	s->watch = *w;
+	s->watching = 1;
+}
+
 /* Parses and routes the current request. False: upcall. */
 __noinline int decide(struct __sk_buff *skb, const struct packet *p, struct scan *s, struct routing *q,
 		      struct decision *d)
 {
 	int pool;
 
-	if (!p || !s || !q || !d || scan_head(skb, p, s) != SCAN_OK)
+	if (!p || !s || !q || !d)
+		return false;
+	watch_names(s, &q->vip);
+	if (scan_head(skb, p, s) != SCAN_OK)
 		return false;
 	d->method = method_of(word_at(s, 0), &s->path);
 	if (d->method == METHOD_NONE || !plain_request(s))

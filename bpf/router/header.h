@@ -26,15 +26,19 @@ struct introduction {
 	__u32 seq;  /* of the client's first byte on the leg, in its own numbers */
 	__u32 ack;  /* that byte's acknowledgement */
 	__u16 kind; /* enum header */
+	__u16 head; /* bytes of the head that fields go into; 0: a header in front of all */
+	__u16 len;  /* bytes inserted, of a session's open insertion */
 };
 
 /* Of a session, under its lock. */
 static __always_inline void introduce(const struct splice *s, struct introduction *i)
 {
 	i->client = s->client;
-	i->seq = s->snd_base - s->to_server_seq;
+	i->seq = head_start(s) - s->to_server_seq;
 	i->ack = s->rcv_base - s->to_server_ack;
 	i->kind = s->header;
+	i->head = s->ins_head;
+	i->len = s->ins_len;
 }
 
 /* CRC-32C (RFC 3720, appendix B.4) by half bytes. */
@@ -190,7 +194,7 @@ static __always_inline void put_v6(struct payload *h, const __u8 *a)
 	}
 }
 
-/* In text, and a blank. */
+/* In text. */
 __noinline int put_address(struct payload *h, const struct introduction *i, bool to, bool v6)
 {
 	const __u8 *a;
@@ -207,7 +211,6 @@ __noinline int put_address(struct payload *h, const struct introduction *i, bool
 			put_decimal(h, a[k]);
 		}
 	}
-	put_byte(h, ' ');
 	return 0;
 }
 
@@ -215,7 +218,9 @@ static __always_inline void put_v1(struct payload *h, const struct introduction 
 {
 	put_bytes(h, v6 ? "PROXY TCP6 " : "PROXY TCP4 ", 11);
 	put_address(h, i, false, v6);
+	put_byte(h, ' ');
 	put_address(h, i, true, v6);
+	put_byte(h, ' ');
 	put_decimal(h, bpf_ntohs(i->client.sport));
 	put_byte(h, ' ');
 	put_decimal(h, bpf_ntohs(i->client.dport));

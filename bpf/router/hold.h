@@ -29,13 +29,26 @@ static __always_inline int write_lengths(struct __sk_buff *skb, const struct pac
 	       bpf_l3_csum_replace(skb, ETH_HLEN + offsetof(struct iphdr, check), old, new, 2);
 }
 
+/* Gives a changed packet a checksum. partial: the old one covered only the pseudo header. False: no memory. */
+static __always_inline bool seal(struct __sk_buff *skb, const struct packet *p, struct sum_bytes *buffer, bool partial)
+{
+	__u16 check = 0;
+
+	if (bpf_skb_store_bytes(skb, p->l4 + CHECKSUM_AT, &check, 2, BPF_F_RECOMPUTE_CSUM))
+		return false;
+	if (partial)
+		check = fold(pseudo_header(p->key.src, p->key.dst, p->payload - p->l4 + p->len, p->v6));
+	else
+		check = ~segment_sum(skb, p, buffer);
+	return !bpf_skb_store_bytes(skb, p->l4 + CHECKSUM_AT, &check, 2, BPF_F_RECOMPUTE_CSUM);
+}
+
 /*
  * Trims bytes, and the FIN, off the end of the current packet. False: it must be dropped, and is retransmitted; a GSO
  * packet as single segments.
  */
 __noinline int cut_packet(struct __sk_buff *skb, struct packet *p, struct sum_bytes *buffer, __u32 bytes)
 {
-	__u16 check = 0;
 	bool partial;
 
 	if (!p || !buffer || bytes >= p->len || (skb->gso_size && p->len > skb->gso_size))
@@ -45,14 +58,8 @@ __noinline int cut_packet(struct __sk_buff *skb, struct packet *p, struct sum_by
 		return false;
 	p->len -= bytes;
 	p->flags &= ~FIN;
-	if (write_lengths(skb, p) || bpf_skb_store_bytes(skb, p->l4 + 13, &p->flags, 1, BPF_F_RECOMPUTE_CSUM) ||
-	    bpf_skb_store_bytes(skb, p->l4 + 16, &check, 2, BPF_F_RECOMPUTE_CSUM))
-		return false;
-	if (partial)
-		check = fold(pseudo_header(p->key.src, p->key.dst, p->payload - p->l4 + p->len, p->v6));
-	else
-		check = ~segment_sum(skb, p, buffer);
-	return !bpf_skb_store_bytes(skb, p->l4 + 16, &check, 2, BPF_F_RECOMPUTE_CSUM);
+	return !write_lengths(skb, p) && !bpf_skb_store_bytes(skb, p->l4 + 13, &p->flags, 1, BPF_F_RECOMPUTE_CSUM) &&
+	       seal(skb, p, buffer, partial);
 }
 
 /*

@@ -162,6 +162,22 @@ struct {
 	__type(value, struct pool_name);
 } pool_names SEC(".maps");
 
+/* Texts of fields, by number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_FIELDS);
+	__type(key, __u32);
+	__type(value, struct fields);
+} field_texts SEC(".maps");
+
+/* By number of a VIP, which is per generation. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, GENERATIONS *MAX_VIPS);
+	__type(key, __u32);
+	__type(value, struct watches);
+} watched_fields SEC(".maps");
+
 /* Choice tables; the first MAX_POOLS of a generation are the pools' own. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

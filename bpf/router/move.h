@@ -76,6 +76,16 @@ static __always_inline int move_client(struct __sk_buff *skb, struct work *w, __
 	return verdict;
 }
 
+/* Lets user space decide the next request. */
+static __always_inline int ask(struct __sk_buff *skb, struct work *w, const struct config *set, struct splice *s,
+			       __u32 now)
+{
+	bpf_spin_lock(&s->lock);
+	s->flags |= SPLICE_UPCALL;
+	bpf_spin_unlock(&s->lock);
+	return upcall(skb, w, set, now);
+}
+
 /* Routes the next request, into w->decision and w->client. Returns 0, or the verdict of an upcall. */
 static __always_inline int find_decision(struct __sk_buff *skb, struct work *w, const struct config *set,
 					 struct splice *s, bool known, __u32 now)
@@ -85,15 +95,17 @@ static __always_inline int find_decision(struct __sk_buff *skb, struct work *w, 
 	if (known) {
 		adopt_decision(&w->decision, &w->known);
 		w->client = w->known;
-		return 0;
+		if (w->known.state == CLIENT_LOCAL)
+			return 0;
+	} else {
+		client_of(s, set, &w->client);
+		if (!decide(skb, &w->packet, &w->reading.scan, &w->routing, &w->decision))
+			return ask(skb, w, set, s, now);
 	}
-	client_of(s, set, &w->client);
-	if (decide(skb, &w->packet, &w->reading.scan, &w->routing, &w->decision))
+	if (plan_header(skb, known))
 		return 0;
-	bpf_spin_lock(&s->lock);
-	s->flags |= SPLICE_UPCALL;
-	bpf_spin_unlock(&s->lock);
-	return upcall(skb, w, set, now);
+	w->client.flags |= CLIENT_PROXY;
+	return ask(skb, w, set, s, now);
 }
 
 /* The routed request begins, if it stays: what is logged of the one before is over. Returns enum request_next. */
@@ -101,13 +113,14 @@ static __always_inline __u32 begin_next(struct work *w, __u32 idx, struct splice
 					__u32 *ts_client)
 {
 	struct request_log *l = log_at(idx);
+	struct insertion insertion = insertion_of(w);
 	bool here, logged = false;
 	__u32 next;
 
 	bpf_spin_lock(&s->lock);
 	here = !local && (w->decision.surrogate == NO_SURROGATE ? s->pool == w->decision.pool
 								: s->surrogate == w->decision.surrogate);
-	next = request_event(s, in, &w->decision, here, &w->out);
+	next = request_event(s, in, &w->decision, &insertion, here, &w->out);
 	*ts_client = s->ts_client;
 	if (next == REQUEST_STAYS && l) {
 		logged = take_log(l, &w->logged);
@@ -159,13 +172,16 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 		walk_first(skb, p, &w->decision, &w->walk);
 	if (!local && w->routing.vip.flags & VIP_HOLD && !hold_first(skb, p, &w->decision, &w->walk, &w->sum))
 		return DROP_EARLY;
+	w->payload.len = 0;
+	if (!local && w->introduction.head)
+		prepare_insertion(w, s->rcv_base - s->to_server_ack);
 	next = begin_next(w, idx, s, &in, local, &ts_client);
 	if (next == REQUEST_RACE || next == REQUEST_EARLY)
 		return next == REQUEST_RACE ? DROP_RACE : DROP_EARLY;
 	if (next == REQUEST_STAYS) {
 		if (known)
 			forget_undecided(&p->key);
-		return send_to_server(skb, w, s, in.now, TO_SERVER);
+		return send_head(skb, w, s, in.now, TO_SERVER);
 	}
 	verdict = move_client(skb, w, idx, s, local, ts_client);
 	if (!verdict)

@@ -59,6 +59,10 @@ __noinline int first_request(struct __sk_buff *skb, bool known)
 			    : !decide(skb, &w->packet, &w->reading.scan, &w->routing, &w->decision))
 			return upcall(skb, w, set, now);
 	}
+	if (!plan_header(skb, state == CLIENT_SPLICE)) {
+		w->client.flags |= CLIENT_PROXY;
+		return upcall(skb, w, set, now);
+	}
 	describe(skb, state == CLIENT_SPLICE);
 	verdict = splice_client(skb, NO_SPLICE, w->packet.tsecr);
 	if (!verdict)

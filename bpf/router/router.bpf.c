@@ -163,6 +163,7 @@ const enum splice_state *splice_state_type __attribute__((unused));
 const enum splice_flag *splice_flag_type __attribute__((unused));
 const enum framing *framing_type __attribute__((unused));
 const enum side *side_type __attribute__((unused));
+const enum field_mark *field_mark_type __attribute__((unused));
 const enum client_state *client_state_type __attribute__((unused));
 const enum client_flag *client_flag_type __attribute__((unused));
 const enum event_kind *event_kind_type __attribute__((unused));

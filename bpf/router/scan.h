@@ -27,6 +27,8 @@ struct scan {
 	__u32 end;     /* enum scan_end */
 	__u32 size;    /* length of the head, once complete */
 	struct head head;
+	__u32 watching; /* watch is valid */
+	struct watches watch;
 	__u8 bytes[HEAD_BYTES + CARRY_BYTES + 64];
 };
 
@@ -228,6 +230,21 @@ static __always_inline void read_host(struct scan *s, __u32 off, __u64 x)
 	}
 }
 
+/* Whether the line at off, which begins with x, is a field that the router sets itself. */
+static __always_inline bool is_watched(const struct scan *s, __u32 off, __u64 x)
+{
+	__u64 y = lower_at(s, off + 8);
+	bool found = false;
+
+#pragma unroll
+	for (int i = 0; i < WATCHES; i++) {
+		const struct watch *w = &s->watch.of[i];
+
+		found |= !(((x ^ w->name[0]) & w->mask[0]) | ((y ^ w->name[1]) & w->mask[1]));
+	}
+	return found;
+}
+
 /* Parses the complete header line at off. */
 static __always_inline void read_field(struct scan *s, __u32 off)
 {
@@ -237,6 +254,8 @@ static __always_inline void read_field(struct scan *s, __u32 off)
 		s->end = SCAN_BAD;
 		return;
 	}
+	if (s->watching && is_watched(s, off, x))
+		s->head.flags |= HEAD_WATCHED;
 	switch (x & 0xff) {
 	case 'a':
 	case 'p':
@@ -359,11 +378,11 @@ __noinline int scan_on(struct __sk_buff *skb, struct scan *s, __u32 off, __u32 e
 
 static __always_inline void new_scan(struct scan *s)
 {
-	__builtin_memset(s, 0, offsetof(struct scan, bytes));
+	__builtin_memset(s, 0, offsetof(struct scan, watching));
 	s->head.length = NO_LENGTH;
 }
 
-/* Parses the head at the start of the packet's payload. Returns enum scan_end. */
+/* Parses the head at the start of the packet's payload, with the watches that are set. Returns enum scan_end. */
 static __always_inline int scan_head(struct __sk_buff *skb, const struct packet *p, struct scan *s)
 {
 	new_scan(s);

@@ -4,6 +4,7 @@
 
 #include "../session/join.h"
 #include "decide.h"
+#include "fields.h"
 #include "hold.h"
 #include "legs.h"
 #include "log.h"
@@ -240,19 +241,73 @@ static __always_inline __u32 first_flags(const struct work *w, bool first, __u32
 	return flags;
 }
 
-/* Prepares what goes to the surrogate before the client's first byte on the leg. */
-static __always_inline void prepare_insertion(struct work *w)
+/* Makes the planned bytes that tell the surrogate its client. ack: of the client, when it joined its leg. */
+static __always_inline void prepare_insertion(struct work *w, __u32 ack)
 {
 	struct introduction *i = &w->introduction;
 
 	w->payload.len = 0;
-	i->kind = header_of(w->routing.generation, w->decision.pool);
 	if (i->kind == HEADER_NONE)
 		return;
 	i->client = w->packet.key;
 	i->seq = w->packet.seq;
-	i->ack = w->packet.ack;
-	make_header(&w->payload, i);
+	i->ack = ack;
+	if (i->head)
+		make_fields(&w->payload, i);
+	else
+		make_header(&w->payload, i);
+}
+
+static __always_inline struct insertion insertion_of(const struct work *w)
+{
+	return (struct insertion){ w->payload.len, w->introduction.head, w->introduction.kind };
+}
+
+/* Whether bytes of our own go first, and then the packet, which is received again. */
+static __always_inline bool goes_first(const struct work *w)
+{
+	return w->payload.len && !w->introduction.head;
+}
+
+/*
+ * Sends the client's packet, and then w->front or w->payload, which goes before its bytes. The order is of no matter to a
+ * receiver that lacks both.
+ */
+static __always_inline int send_behind(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 now, int verdict,
+				       const struct payload *first)
+{
+	struct translation *t = &w->out;
+	int sent = send_to_server(skb, w, s, now, verdict);
+	struct segment *r;
+
+	if (sent != verdict || !t->hop.checked) /* else it is resolved on output, for one packet only */
+		return sent;
+	bpf_clone_redirect(skb, t->hop.ifindex, 0);
+	r = ack_like(&w->reply, t);
+	r->flags = ACK | PSH;
+	r->seq = t->seq - first->len;
+	r->with_ts = t->keep_ts && has_ts(&w->packet);
+	r->with_sack = 0;
+	r->wscale = NO_SCALE;
+	r->mss = 0;
+	r->v6 = w->packet.v6;
+	w->action = TC_ACT_SHOT;
+	if (write_payload(skb, r, first))
+		w->action = redirect(&t->hop);
+	return verdict;
+}
+
+/* Sends a packet that begins with a request's head, with w->payload in the head, if there is any. */
+static __always_inline int send_head(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 now, int verdict)
+{
+	if (!w->payload.len)
+		return send_to_server(skb, w, s, now, verdict);
+	if (has_room(skb, w))
+		return insert_fields(skb) ? send_to_server(skb, w, s, now, verdict) : DROP_NOMEM;
+	if (!lay_over(skb))
+		return DROP_NOMEM;
+	w->out.seq += w->payload.len;
+	return send_behind(skb, w, s, now, verdict, &w->front);
 }
 
 /* Sends the insertion in place of the client's packet, which is received again to follow it. */
@@ -301,8 +356,7 @@ __noinline int join_leg(struct __sk_buff *skb, const struct popped_leg *t, __u32
 	in.clock = in.now + set->ts_offset;
 	j.decision = &w->decision;
 	j.flags = first_flags(w, first, t->reuse);
-	j.insert = w->payload.len;
-	j.header = w->introduction.kind;
+	j.insertion = insertion_of(w);
 	j.band = w->client.band;
 	j.shift = w->client.wscale;
 	f.splice = t->idx;
@@ -314,7 +368,7 @@ __noinline int join_leg(struct __sk_buff *skb, const struct popped_leg *t, __u32
 	bpf_spin_lock(&s->lock);
 	joined = join_event(s, &in, &j, t->surrogate, t->leg_class, &w->out, &w->joined);
 	if (joined && l)
-		begin_log(l, &w->request, s, w->packet.seq, j.insert ? 0 : w->packet.len);
+		begin_log(l, &w->request, s, w->packet.seq, goes_first(w) ? 0 : w->packet.len);
 	bpf_spin_unlock(&s->lock);
 	if (joined) {
 		miss_log(&w->request, l);
@@ -367,12 +421,12 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 		__sync_fetch_and_add(&of->missed[class_of(&t)], 1);
 		return 0;
 	}
-	prepare_insertion(w);
-	if (w->payload.len)
+	prepare_insertion(w, w->packet.ack);
+	if (goes_first(w))
 		walk_later(&w->decision, &w->walk);
 	else if (w->decision.chunked)
 		walk_first(skb, &w->packet, &w->decision, &w->walk);
-	if (!w->payload.len && w->routing.vip.flags & VIP_HOLD &&
+	if (!goes_first(w) && w->routing.vip.flags & VIP_HOLD &&
 	    !hold_first(skb, &w->packet, &w->decision, &w->walk, &w->sum)) {
 		return_leg(&t);
 		return DROP_EARLY;
@@ -381,9 +435,9 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 	if (verdict)
 		return verdict;
 	count_handoff(of, &t, w->joined.leg_band);
-	if (w->payload.len)
+	if (goes_first(w))
 		return send_inserted(skb, w, now, moved_from == NO_SPLICE ? HANDOFF : MOVED);
-	verdict = send_to_server(skb, w, s, now, moved_from == NO_SPLICE ? HANDOFF : MOVED);
+	verdict = send_head(skb, w, s, now, moved_from == NO_SPLICE ? HANDOFF : MOVED);
 	if (w->joined.widen && (verdict == HANDOFF || verdict == MOVED)) {
 		w->reply.seq = w->joined.behind;
 		widen(skb, w);

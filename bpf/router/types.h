@@ -35,6 +35,9 @@ enum bound {
 	LOG_PAGE = 1024, /* splices whose records of the access log are in one map */
 	LOG_HEAD = 512,  /* of a request, in its record */
 	LOG_NAME = 128,  /* of a host or server name, in a record */
+	MAX_FIELDS = 64, /* texts of fields of all pools */
+	FIELDS_TEXT = 128,
+	WATCHES = 4, /* names of fields that clients of a VIP must not send */
 };
 
 #define NO_SPLICE 0xffffffff
@@ -76,6 +79,7 @@ enum client_flag {
 	CLIENT_BOUND = 8,    /* the decided request authenticates its connection */
 	CLIENT_UPGRADE = 16, /* it carries Upgrade */
 	CLIENT_OPAQUE = 32,  /* the session is not HTTP */
+	CLIENT_PROXY = 64,   /* its pool wants fields in the request that cannot be inserted: the proxy sends it */
 };
 
 /* A client leg that is not spliced yet, or whose next request user space decides. */
@@ -119,6 +123,7 @@ enum vip_flag {
 	VIP_TLS = 32,     /* sessions are routed by their hello */
 	VIP_HOLD = 16,    /* each request is routed separately: it waits until the previous response is complete */
 	VIP_LOG = 64,     /* what is spliced leaves a record */
+	VIP_FIELDS = 128, /* a pool inserts fields into requests: see struct watches */
 };
 
 /*
@@ -174,8 +179,33 @@ struct pool {
 	__u16 policy;
 	__u16 reuse; /* enum reuse */
 	__u16 members;
-	__u16 header;               /* enum header: what goes before a client's first byte */
+	__u16 header;               /* enum header: how a surrogate learns its client */
 	__u16 member[POOL_MEMBERS]; /* surrogates that are available */
+};
+
+/* What stands for a value in the text of fields. */
+enum field_mark {
+	MARK_ADDRESS = 1, /* of the client */
+	MARK_NODE,        /* the same as in Forwarded (RFC 7239, 6) */
+	MARK_REQUEST_ID,
+};
+
+/* Lines of fields, with marks. A text keeps its number while a session may need it. */
+struct fields {
+	__u16 len;
+	__u16 first; /* offset of the first mark; len if there is none */
+	__u8 text[FIELDS_TEXT];
+};
+
+/* The first bytes of a field's name, with its colon if it is so short, every byte | 0x20; '-' and '_' are the same. */
+struct watch {
+	__u64 name[2];
+	__u64 mask[2];
+};
+
+/* By number of a VIP. Unused ones match nothing. */
+struct watches {
+	struct watch of[WATCHES];
 };
 
 /* A choice table: surrogate numbers by slot. Zones of policy nearest have one each. */

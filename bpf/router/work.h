@@ -50,8 +50,9 @@ struct work {
 	struct joined joined;
 	struct introduction introduction;
 	struct payload payload;
-	__u32 action; /* TCX_* */
-	union {       /* used one after the other */
+	struct payload front; /* the first bytes of a head with fields */
+	__u32 action;         /* TCX_* */
+	union {               /* used one after the other */
 		struct reading reading;
 		struct sum_bytes sum;
 		struct quoted quoted;

@@ -127,10 +127,28 @@ static __always_inline void carry_on(struct splice *s, const struct input *in, _
 	}
 }
 
-/* Whether the client sends the segment again that the insertion goes in front of. */
-static __always_inline bool repeats_insertion(const struct splice *s, const struct packet *p, __u32 seq)
+/* Whether the client's packet begins where the head begins that the insertion is in. */
+static __always_inline bool begins_head(const struct splice *s, const struct packet *p)
 {
-	return s->ins_len && p->len && seq == insertion_end(s) && before(seq, s->snd_nxt);
+	return s->ins_len && s->ins_head && p->len && p->seq + s->to_server_seq == head_start(s);
+}
+
+/*
+ * Whether the client sends the segment again that the insertion goes in front of, or in. A head with fields must be one
+ * that takes them as the first did, and have the same end.
+ */
+static __always_inline bool repeats_insertion(const struct splice *s, const struct input *in, __u32 behind)
+{
+	if (s->ins_head)
+		return begins_head(s, in->packet) && in->head == s->ins_head && in->request == request_length(s);
+	return s->ins_len && in->packet->len && behind == insertion_end(s) && before(behind, s->snd_nxt);
+}
+
+/* The client repeats a head that is another, or only a part of it, which nobody could complete: the session ends. */
+static __always_inline __u32 differs(struct splice *s, const struct input *in)
+{
+	enter(s, SPLICE_DEAD, in->now);
+	return NEXT_CUT;
 }
 
 /*
@@ -143,20 +161,20 @@ static __always_inline __u32 client_event(struct splice *s, const struct input *
 					  struct segment *reply, struct left *left)
 {
 	const struct packet *p = in->packet;
-	__u32 behind = p->seq + s->to_server_seq, seq = client_start(s, behind), ack = p->ack + s->to_server_ack;
-	__u32 rest = in->now - s->seen, next;
-	bool again;
+	__u32 behind = p->seq + s->to_server_seq, ack = p->ack + s->to_server_ack;
+	__u32 rest = in->now - s->seen, next, seq;
+	bool again = repeats_insertion(s, in, behind);
 
+	seq = again ? behind : client_start(s, behind);
 	if (!same_tuple(&s->client, &p->key) || !is_joined(s))
 		return NEXT_STALE;
 	if (s->flags & SPLICE_MOVING)
 		return NEXT_RACE;
-	if (!(p->flags & SYN) && (straddles(s, behind, p->len) || !client_fits(s, p, seq, ack)))
-		return NEXT_OUTSIDE;
+	if (!(p->flags & SYN) && ((!again && straddles(s, behind, p->len)) || !client_fits(s, p, seq, ack)))
+		return begins_head(s, p) && client_fits(s, p, seq, ack) ? differs(s, in) : NEXT_OUTSIDE;
 	if (p->flags & SYN || (p->flags & RST && !client_resets(s, seq)))
 		return challenge(s, in, reply);
 	s->seen = in->now;
-	again = repeats_insertion(s, p, seq);
 	next = p->flags & RST ? client_reset(s) : client_segment(s, in, seq, ack, rest);
 	switch (next) {
 	case NEXT_CUT:

@@ -15,8 +15,9 @@ enum head_flag {
 	HEAD_UPGRADE = 16, /* or an unknown connection option */
 	HEAD_HOST = 32,
 	HEAD_LENGTH = 64,
-	HEAD_OLD = 128,   /* HTTP/1.0 */
-	HEAD_BOUND = 256, /* connection-based authentication: NTLM, Negotiate (RFC 4559, 6) */
+	HEAD_OLD = 128,     /* HTTP/1.0 */
+	HEAD_WATCHED = 512, /* a request that has a field which the router sets itself */
+	HEAD_BOUND = 256,   /* connection-based authentication: NTLM, Negotiate (RFC 4559, 6) */
 };
 
 /* A parsed message head. */

@@ -20,6 +20,17 @@ static __always_inline void join_band(struct splice *s, __u8 band)
 		s->band = BAND_FAR;
 }
 
+/* Opens an insertion at the client's byte seq, which is the next. */
+static __always_inline void open_insertion(struct splice *s, const struct insertion *i, __u32 seq)
+{
+	s->ins_at = s->snd_nxt;
+	s->ins_len = i->len;
+	s->ins_head = i->head;
+	s->header = i->header;
+	s->snd_nxt += i->len;
+	s->to_server_seq = s->snd_nxt - seq;
+}
+
 /*
  * Sets the offsets (paper, equations 1 to 4, and those of timestamps) and the sequence numbers from which on this
  * client owns the leg.
@@ -29,13 +40,10 @@ static __always_inline void join_numbers(struct splice *s, const struct input *i
 	const struct packet *p = in->packet;
 	__u32 window = client_window(s, p);
 
-	s->ins_at = s->snd_nxt;
-	s->ins_len = j->insert;
-	s->header = j->header;
-	s->to_server_seq = s->snd_nxt + j->insert - p->seq;
+	open_insertion(s, &j->insertion, p->seq);
 	s->to_server_ack = s->rcv_nxt - p->ack;
 	s->rcv_base = s->rcv_acked = s->rcv_nxt;
-	s->snd_base = s->snd_ahead = s->snd_nxt + j->insert;
+	s->snd_base = s->snd_ahead = s->snd_nxt;
 	s->ts_to_server = later(in->clock, s->ts_sent) - p->tsval;
 	note_sent_ts(s, p, in->clock);
 	s->ts_client = j->ts_client;
@@ -54,13 +62,6 @@ static __always_inline void send_first(struct splice *s, const struct input *in,
 	s->bytes_to_server += p->len;
 	if (p->flags & FIN)
 		pass_client_fin(s, s->snd_nxt);
-}
-
-/* Starts the request with bytes of our own; the client's follow in a packet that is received again. */
-static __always_inline void send_insertion(struct splice *s, const struct input *in, const struct joining *j)
-{
-	begin_request(s, j->decision, in->walk, 0);
-	s->snd_nxt += j->insert;
 }
 
 /*
@@ -86,8 +87,8 @@ static __always_inline bool join_event(struct splice *s, const struct input *in,
 	s->client_requests = 0;
 	s->pool = j->decision->pool;
 	s->bytes_to_server = s->bytes_to_client = 0;
-	if (j->insert)
-		send_insertion(s, in, j);
+	if (j->insertion.len && !j->insertion.head)
+		begin_request(s, j->decision, in->walk, 0); /* its bytes follow, in a packet that is received again */
 	else
 		send_first(s, in, j->decision);
 	s->to_client.ifindex = j->ifindex;

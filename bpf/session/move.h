@@ -14,10 +14,11 @@ enum request_next {
 
 /*
  * The next request of a session. here: it is routed to this leg's pool or surrogate. A request that cannot move yet
- * because bytes are unacknowledged stays, unless the client is limited to one request at a time.
+ * because bytes are unacknowledged stays, unless the client is limited to one request at a time. One insertion is open
+ * at a time.
  */
 static __always_inline __u32 request_event(struct splice *s, const struct input *in, const struct decision *d,
-					   bool here, struct translation *out)
+					   const struct insertion *insertion, bool here, struct translation *out)
 {
 	const struct packet *p = in->packet;
 	__u32 ack = p->ack + s->to_server_ack;
@@ -26,7 +27,7 @@ static __always_inline __u32 request_event(struct splice *s, const struct input 
 	if (!same_tuple(&s->client, &p->key) || !quiet(s) || p->seq + s->to_server_seq != s->snd_nxt ||
 	    s->state != SPLICE_ACTIVE || s->flags & SPLICE_MOVING)
 		return REQUEST_RACE;
-	if (!here && behind && s->flags & SPLICE_HOLD)
+	if ((!here && behind && s->flags & SPLICE_HOLD) || (insertion->len && s->ins_len))
 		return REQUEST_EARLY;
 	s->seen = in->now;
 	if (!here && !behind) {
@@ -37,6 +38,8 @@ static __always_inline __u32 request_event(struct splice *s, const struct input 
 	note_ack(s, p);
 	note_client_window(s, p, ack);
 	note_sent_ts(s, p, in->clock);
+	if (insertion->len)
+		open_insertion(s, insertion, p->seq);
 	send_first(s, in, d);
 	fill_to_server(s, p, out);
 	return REQUEST_STAYS;

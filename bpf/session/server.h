@@ -72,10 +72,11 @@ static __always_inline __u32 server_segment(struct splice *s, const struct input
 	return track_server_fin(s, p, in->now) ? SERVER_CLOSED : SERVER_SEND;
 }
 
-/* Whether the surrogate's packet says nothing but that it lacks bytes of the insertion. */
+/* Whether the surrogate's packet says nothing but that it lacks bytes of an insertion that the client cannot repeat. */
 static __always_inline bool lacks_insertion(const struct splice *s, const struct packet *p)
 {
-	return s->ins_len && !p->len && !(p->flags & (SYN | FIN | RST)) && before(p->ack, insertion_end(s));
+	return s->ins_len && !s->ins_head && !p->len && !(p->flags & (SYN | FIN | RST)) &&
+	       before(p->ack, insertion_end(s));
 }
 
 /* Prepares the insertion for the surrogate, which has sent p: it lacks it. */

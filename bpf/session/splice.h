@@ -147,8 +147,9 @@ struct splice {
 	__u32 since;      /* ms: state entered */
 	__u32 opened;     /* ms: leg established */
 	__u32 challenged; /* ms: last challenge ACK to the client */
-	__u32 ins_at;     /* of bytes of our own before the client's: see below */
+	__u32 ins_at;     /* of bytes of our own among the client's: see below */
 	__u16 ins_len;    /* 0: none is open */
+	__u16 ins_head;   /* bytes of the client's head that they are in; 0: they are in front of its first byte */
 	__u16 header;     /* enum header, of those bytes */
 	__u64 bytes_to_server;
 	__u64 bytes_to_client;
@@ -156,8 +157,11 @@ struct splice {
 	struct next_hop to_client;
 };
 
-/* What goes before the client's first byte on a leg. */
-enum header { HEADER_NONE, HEADER_PROXY_V1, HEADER_PROXY_V2 };
+/*
+ * What tells a surrogate its client: a header before the client's first byte on a leg, or fields in the head of each
+ * request: HEADER_FIELDS and their number.
+ */
+enum header { HEADER_NONE, HEADER_PROXY_V1, HEADER_PROXY_V2, HEADER_FIELDS };
 
 /* A translated packet. In host byte order but for addresses and ports. */
 struct translation {
@@ -196,40 +200,51 @@ static __always_inline bool quiet(const struct splice *s)
 }
 
 /*
- * The insertion: bytes of the router's own before the client's first on the leg, docs/handoff.md. They have the numbers
- * [ins_at, ins_at + ins_len), and are open until the surrogate has acknowledged them all; to_server_seq is right for
- * what stands behind them.
+ * The insertion: bytes of the router's own before the client's first on the leg, or in a head of the client's,
+ * docs/handoff.md. With that head, which is sent and acknowledged as a whole, they have the numbers [ins_at,
+ * insertion_end), and are open until the surrogate has acknowledged them all; to_server_seq is right for what stands
+ * behind them. A number "behind" is that of a client's byte if it stood there.
  */
 static __always_inline __u32 insertion_end(const struct splice *s)
+{
+	return s->ins_at + s->ins_head + s->ins_len;
+}
+
+/* The number behind of the first byte of the head that the insertion is in, or goes in front of. */
+static __always_inline __u32 head_start(const struct splice *s)
 {
 	return s->ins_at + s->ins_len;
 }
 
-/* The leg's number of a client's byte. behind is that number if the byte stands behind the insertion. */
+/* The leg's number of a client's byte that is in no head, or begins one. */
 static __always_inline __u32 client_start(const struct splice *s, __u32 behind)
 {
 	return s->ins_len && before(behind, insertion_end(s)) ? behind - s->ins_len : behind;
 }
 
 /*
- * Whether len bytes from behind stand on both sides of the insertion. No client begins before the byte that it was asked
- * for: those in front would take the place of the insertion's.
+ * Whether len bytes from behind are part of the head, or stand on both sides of an insertion in front of all. No client
+ * begins before the byte that it was asked for: those in front would take the place of the insertion's.
  */
 static __always_inline bool straddles(const struct splice *s, __u32 behind, __u32 len)
 {
-	__u32 end = insertion_end(s);
-
-	return s->ins_len && before(behind, end) && before(end, behind + len);
+	return s->ins_len && len && before(behind, insertion_end(s)) && before(head_start(s), behind + len);
 }
 
-/* What a number of the surrogate means to the client: nothing within the insertion is the client's. */
+/* What a number of the surrogate means to the client: nothing within the insertion and its head is the client's. */
 static __always_inline __u32 heard(const struct splice *s, __u32 seq)
 {
-	__u32 end = insertion_end(s);
-
-	if (!s->ins_len || !before(seq, end))
+	if (!s->ins_len || !before(seq, insertion_end(s)))
 		return seq;
-	return before(seq, s->ins_at) ? seq + s->ins_len : end;
+	return before(seq, s->ins_at) ? seq + s->ins_len : head_start(s);
+}
+
+/* Bytes of the current request, whose head the open insertion is in. */
+static __always_inline __u64 request_length(const struct splice *s)
+{
+	__u32 sent = s->snd_nxt - insertion_end(s) - !!(s->flags & SPLICE_CLIENT_FIN);
+
+	return s->ins_head + sent + s->request_left;
 }
 
 /* The surrogate has acknowledged all of it: translation is as without one. */

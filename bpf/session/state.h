@@ -12,6 +12,15 @@ struct input {
 	__u32 now;               /* ms */
 	__u32 clock;             /* ms: our timestamp clock */
 	__u32 limit;             /* most requests on a leg of the surrogate */
+	__u32 head;              /* bytes of the head that the packet begins with; 0: not read */
+	__u64 request;           /* of that head's request */
+};
+
+/* Bytes of our own to go with a request: struct splice has them once they are sent. */
+struct insertion {
+	__u16 len;    /* 0: none */
+	__u16 head;   /* bytes of the head that they are in; 0: they go before it, and its bytes in a later packet */
+	__u16 header; /* enum header */
 };
 
 /* A leg that its client has left. */
@@ -30,10 +39,9 @@ struct joining {
 	__u32 ts_client; /* the newest timestamp sent to the client */
 	__u32 ifindex;   /* the client's ingress */
 	__u32 flags;     /* enum splice_flag of the new session */
-	__u16 insert;    /* bytes of our own before the client's: those come in a later packet. 0: none */
-	__u16 header;    /* enum header, of those */
-	__u8 band;       /* enum band */
-	__u8 shift;      /* window shift */
+	struct insertion insertion;
+	__u8 band;  /* enum band */
+	__u8 shift; /* window shift */
 };
 
 /* The result of a join. */

@@ -51,6 +51,9 @@ const (
 	routerBoundLOG_PAGE       routerBound = 1024
 	routerBoundLOG_HEAD       routerBound = 512
 	routerBoundLOG_NAME       routerBound = 128
+	routerBoundMAX_FIELDS     routerBound = 64
+	routerBoundFIELDS_TEXT    routerBound = 128
+	routerBoundWATCHES        routerBound = 4
 )
 
 type routerChoices struct {
@@ -86,6 +89,7 @@ const (
 	routerClientFlagCLIENT_BOUND   routerClientFlag = 8
 	routerClientFlagCLIENT_UPGRADE routerClientFlag = 16
 	routerClientFlagCLIENT_OPAQUE  routerClientFlag = 32
+	routerClientFlagCLIENT_PROXY   routerClientFlag = 64
 )
 
 type routerClientState uint32
@@ -137,6 +141,21 @@ const (
 	routerEventKindEVENT_LEG_ANSWERED routerEventKind = 3
 )
 
+type routerFieldMark uint32
+
+const (
+	routerFieldMarkMARK_ADDRESS    routerFieldMark = 1
+	routerFieldMarkMARK_NODE       routerFieldMark = 2
+	routerFieldMarkMARK_REQUEST_ID routerFieldMark = 3
+)
+
+type routerFields struct {
+	_     structs.HostLayout
+	Len   uint16
+	First uint16
+	Text  [128]uint8
+}
+
 type routerFlow struct {
 	_      structs.HostLayout
 	Splice uint32
@@ -162,6 +181,7 @@ const (
 	routerHeaderHEADER_NONE     routerHeader = 0
 	routerHeaderHEADER_PROXY_V1 routerHeader = 1
 	routerHeaderHEADER_PROXY_V2 routerHeader = 2
+	routerHeaderHEADER_FIELDS   routerHeader = 3
 )
 
 type routerHostKey struct {
@@ -407,8 +427,9 @@ type routerSplice struct {
 	Challenged     uint32
 	InsAt          uint32
 	InsLen         uint16
+	InsHead        uint16
 	Header         uint16
-	_              [4]byte
+	_              [2]byte
 	BytesToServer  uint64
 	BytesToClient  uint64
 	ToServer       struct {
@@ -573,6 +594,7 @@ const (
 	routerVipFlagVIP_TLS      routerVipFlag = 32
 	routerVipFlagVIP_HOLD     routerVipFlag = 16
 	routerVipFlagVIP_LOG      routerVipFlag = 64
+	routerVipFlagVIP_FIELDS   routerVipFlag = 128
 )
 
 type routerVipKey struct {
@@ -580,6 +602,15 @@ type routerVipKey struct {
 	Addr       [16]uint8
 	Port       uint16
 	Generation uint16
+}
+
+type routerWatches struct {
+	_  structs.HostLayout
+	Of [4]struct {
+		_    structs.HostLayout
+		Name [2]uint64
+		Mask [2]uint64
+	}
 }
 
 type routerZoneKey struct {
@@ -595,6 +626,7 @@ type routerZoneKey struct {
 const (
 	routerMapClients           = "clients"
 	routerMapEvents            = "events"
+	routerMapFieldTexts        = "field_texts"
 	routerMapFlows             = "flows"
 	routerMapHandshakes        = "handshakes"
 	routerMapHosts             = "hosts"
@@ -619,6 +651,7 @@ const (
 	routerMapTables            = "tables"
 	routerMapVerdicts          = "verdicts"
 	routerMapVips              = "vips"
+	routerMapWatchedFields     = "watched_fields"
 	routerMapWorkScratch       = "work_scratch"
 	routerMapZones             = "zones"
 	routerProgRouterCommand    = "router_command"
@@ -631,6 +664,7 @@ const (
 	routerVarCommandKindType   = "command_kind_type"
 	routerVarEndedType         = "ended_type"
 	routerVarEventKindType     = "event_kind_type"
+	routerVarFieldMarkType     = "field_mark_type"
 	routerVarFramingType       = "framing_type"
 	routerVarHeaderType        = "header_type"
 	routerVarLegEndType        = "leg_end_type"
@@ -704,6 +738,7 @@ type routerProgramSpecs struct {
 type routerMapSpecs struct {
 	Clients       *ebpf.MapSpec `ebpf:"clients"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
+	FieldTexts    *ebpf.MapSpec `ebpf:"field_texts"`
 	Flows         *ebpf.MapSpec `ebpf:"flows"`
 	Handshakes    *ebpf.MapSpec `ebpf:"handshakes"`
 	Hosts         *ebpf.MapSpec `ebpf:"hosts"`
@@ -728,6 +763,7 @@ type routerMapSpecs struct {
 	Tables        *ebpf.MapSpec `ebpf:"tables"`
 	Verdicts      *ebpf.MapSpec `ebpf:"verdicts"`
 	Vips          *ebpf.MapSpec `ebpf:"vips"`
+	WatchedFields *ebpf.MapSpec `ebpf:"watched_fields"`
 	WorkScratch   *ebpf.MapSpec `ebpf:"work_scratch"`
 	Zones         *ebpf.MapSpec `ebpf:"zones"`
 }
@@ -743,6 +779,7 @@ type routerVariableSpecs struct {
 	CommandKindType   *ebpf.VariableSpec `ebpf:"command_kind_type"`
 	EndedType         *ebpf.VariableSpec `ebpf:"ended_type"`
 	EventKindType     *ebpf.VariableSpec `ebpf:"event_kind_type"`
+	FieldMarkType     *ebpf.VariableSpec `ebpf:"field_mark_type"`
 	FramingType       *ebpf.VariableSpec `ebpf:"framing_type"`
 	HeaderType        *ebpf.VariableSpec `ebpf:"header_type"`
 	LegEndType        *ebpf.VariableSpec `ebpf:"leg_end_type"`
@@ -785,6 +822,7 @@ func (o *routerObjects) Close() error {
 type routerMaps struct {
 	Clients       *ebpf.Map `ebpf:"clients"`
 	Events        *ebpf.Map `ebpf:"events"`
+	FieldTexts    *ebpf.Map `ebpf:"field_texts"`
 	Flows         *ebpf.Map `ebpf:"flows"`
 	Handshakes    *ebpf.Map `ebpf:"handshakes"`
 	Hosts         *ebpf.Map `ebpf:"hosts"`
@@ -809,6 +847,7 @@ type routerMaps struct {
 	Tables        *ebpf.Map `ebpf:"tables"`
 	Verdicts      *ebpf.Map `ebpf:"verdicts"`
 	Vips          *ebpf.Map `ebpf:"vips"`
+	WatchedFields *ebpf.Map `ebpf:"watched_fields"`
 	WorkScratch   *ebpf.Map `ebpf:"work_scratch"`
 	Zones         *ebpf.Map `ebpf:"zones"`
 }
@@ -817,6 +856,7 @@ func (m *routerMaps) Close() error {
 	return _RouterClose(
 		m.Clients,
 		m.Events,
+		m.FieldTexts,
 		m.Flows,
 		m.Handshakes,
 		m.Hosts,
@@ -841,6 +881,7 @@ func (m *routerMaps) Close() error {
 		m.Tables,
 		m.Verdicts,
 		m.Vips,
+		m.WatchedFields,
 		m.WorkScratch,
 		m.Zones,
 	)
@@ -857,6 +898,7 @@ type routerVariables struct {
 	CommandKindType   *ebpf.Variable `ebpf:"command_kind_type"`
 	EndedType         *ebpf.Variable `ebpf:"ended_type"`
 	EventKindType     *ebpf.Variable `ebpf:"event_kind_type"`
+	FieldMarkType     *ebpf.Variable `ebpf:"field_mark_type"`
 	FramingType       *ebpf.Variable `ebpf:"framing_type"`
 	HeaderType        *ebpf.Variable `ebpf:"header_type"`
 	LegEndType        *ebpf.Variable `ebpf:"leg_end_type"`

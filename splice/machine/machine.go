@@ -18,13 +18,16 @@ struct call {
 	struct segment reply;
 	struct left left;
 	struct joined joined;
-	__u32 now, clock, limit, flags, insert;
+	struct insertion insertion;
+	__u32 now, clock, limit, flags, head;
+	__u64 request;
 	bool here, owed;
 };
 
 static struct input input_of(struct call *c)
 {
-	return (struct input){ .packet = &c->p, .walk = &c->k, .now = c->now, .clock = c->clock, .limit = c->limit };
+	return (struct input){ .packet = &c->p, .walk = &c->k, .now = c->now, .clock = c->clock, .limit = c->limit,
+			       .head = c->head, .request = c->request };
 }
 
 static __u32 call_client(struct call *c)
@@ -44,7 +47,7 @@ static __u32 call_server(struct call *c)
 static __u32 call_join(struct call *c)
 {
 	struct input in = input_of(c);
-	struct joining j = { .decision = &c->d, .flags = c->flags, .insert = c->insert };
+	struct joining j = { .decision = &c->d, .flags = c->flags, .insertion = c->insertion };
 
 	return join_event(&c->s, &in, &j, c->s.surrogate, c->s.leg_class, &c->out, &c->joined);
 }
@@ -53,7 +56,7 @@ static __u32 call_request(struct call *c)
 {
 	struct input in = input_of(c);
 
-	return request_event(&c->s, &in, &c->d, c->here, &c->out);
+	return request_event(&c->s, &in, &c->d, &c->insertion, c->here, &c->out);
 }
 
 static __u32 call_leave(struct call *c)
@@ -170,7 +173,14 @@ type Session struct {
 	ClientRequests                     uint32
 	Surrogate                          uint16
 	InsAt                              uint32
-	InsLen                             uint16
+	InsLen, InsHead                    uint16
+}
+
+// Insertion is bytes of the router's own in, or with Head 0 in front of, a request's head (struct insertion).
+type Insertion struct{ Len, Head uint16 }
+
+func (i Insertion) put(c *C.struct_call) {
+	c.insertion.len, c.insertion.head = C.__u16(i.Len), C.__u16(i.Head)
 }
 
 // Packet is a packet from a client or, with Client 0, from the surrogate.
@@ -181,6 +191,10 @@ type Packet struct {
 	Window        uint16
 	HasTS         bool
 	FIN, RST      bool
+
+	// Of a packet that begins with a request's head: bytes of the head, and of the request. 0: it was not read.
+	Head    uint32
+	Request uint64
 }
 
 // Walk is a walk over the packet's bytes of a response (struct walk).
@@ -222,7 +236,7 @@ func (s *Session) put(c *C.struct_call) {
 	r.request, r.response = C.__u8(s.Request), C.__u8(s.Response)
 	r.request_left, r.response_left = C.__u64(s.RequestLeft), C.__u64(s.ResponseLeft)
 	r.client_requests, r.surrogate, r.pool = C.__u32(s.ClientRequests), C.__u16(s.Surrogate), C.__u16(s.Surrogate)
-	r.ins_at, r.ins_len = C.__u32(s.InsAt), C.__u16(s.InsLen)
+	r.ins_at, r.ins_len, r.ins_head = C.__u32(s.InsAt), C.__u16(s.InsLen), C.__u16(s.InsHead)
 	r.to_server.checked = 1
 }
 
@@ -236,7 +250,7 @@ func (s *Session) take(c *C.struct_call) {
 	s.Request, s.Response = uint8(r.request), uint8(r.response)
 	s.RequestLeft, s.ResponseLeft = uint64(r.request_left), uint64(r.response_left)
 	s.ClientRequests = uint32(r.client_requests)
-	s.InsAt, s.InsLen = uint32(r.ins_at), uint16(r.ins_len)
+	s.InsAt, s.InsLen, s.InsHead = uint32(r.ins_at), uint16(r.ins_len), uint16(r.ins_head)
 }
 
 // call prepares the arguments of an event.
@@ -253,6 +267,7 @@ func (s *Session) call(p *Packet, at Moment) *C.struct_call {
 	if p.HasTS {
 		c.p.ts_at = 2
 	}
+	c.head, c.request = C.__u32(p.Head), C.__u64(p.Request)
 	c.p.flags = C.ACK
 	if p.FIN {
 		c.p.flags |= C.FIN
@@ -302,18 +317,20 @@ func (s *Session) OnServer(p Packet, w Walk, at Moment) (next uint32, r Reply) {
 	return next, replied(c)
 }
 
-// OnJoin is join_event: the session starts with flags and a request of so many bytes, behind insert bytes of the router's own.
-func (s *Session) OnJoin(p Packet, request uint64, flags uint32, insert uint16, at Moment) bool {
+// OnJoin is join_event: the session starts with flags and a request of so many bytes, with an insertion.
+func (s *Session) OnJoin(p Packet, request uint64, flags uint32, i Insertion, at Moment) bool {
 	c := s.call(&p, at)
-	c.d.request, c.d.pool, c.flags, c.insert = C.__u64(request), C.__u16(s.Surrogate), C.__u32(flags), C.__u32(insert)
+	i.put(c)
+	c.d.request, c.d.pool, c.flags = C.__u64(request), C.__u16(s.Surrogate), C.__u32(flags)
 	joined := C.call_join(c) != 0
 	s.take(c)
 	return joined
 }
 
 // OnRequest is request_event: the next request, of so many bytes; here: it is for this leg's surrogate.
-func (s *Session) OnRequest(p Packet, request uint64, here bool, at Moment) (next uint32) {
+func (s *Session) OnRequest(p Packet, request uint64, i Insertion, here bool, at Moment) (next uint32) {
 	c := s.call(&p, at)
+	i.put(c)
 	c.d.request, c.here = C.__u64(request), C.bool(here)
 	next = uint32(C.call_request(c))
 	s.take(c)

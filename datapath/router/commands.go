@@ -44,6 +44,7 @@ type Pending struct {
 	WScale     int // -1: none
 	Ifindex    int
 	Seq        packet.Seq // start of the request
+	Proxy      bool       // its pool wants fields in the request, which cannot be inserted: the proxy has to send it
 }
 
 func (p Pending) class(mss []uint16) uint8 {
@@ -76,6 +77,7 @@ func (r *Router) Pending(client, vip netip.AddrPort) (Pending, error) {
 		WScale:     -1,
 		Ifindex:    int(k.Ifindex),
 		Seq:        packet.Seq(k.Seq),
+		Proxy:      k.Flags&uint8(routerClientFlagCLIENT_PROXY) != 0,
 	}
 	if k.Flags&uint8(routerClientFlagCLIENT_WSCALE) != 0 {
 		p.WScale = int(k.Wscale)

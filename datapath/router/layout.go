@@ -24,8 +24,8 @@ func layoutOf(spec *ebpf.CollectionSpec) (datapath.Layout, error) {
 		Maps: slices.Collect(maps.Keys((&Router{}).named())),
 		Types: []string{
 			"ended", "leg_event", "splice_state", "splice_flag", "framing", "side", "client_state", "client_flag", "band", "policy", "mode", "vip_flag",
-			"reuse", "header", "method", "event_kind", "leg_end", "request_log", "log_state", "log_flag",
+			"reuse", "header", "field_mark", "method", "event_kind", "leg_end", "request_log", "log_state", "log_flag",
 		},
-		Constants: []string{"LEG_CLASSES", "LEG_BANDS", "MAX_POOLS", "MAX_TABLES", "SOURCES", "LOG_PAGE"},
+		Constants: []string{"LEG_CLASSES", "LEG_BANDS", "MAX_POOLS", "MAX_TABLES", "SOURCES", "LOG_PAGE", "WATCHES"},
 	})
 }

@@ -192,6 +192,8 @@ func (r *Router) named() map[string]*ebpf.Map {
 		routerMapPaths:         r.maps.Paths,
 		routerMapPoolNames:     r.maps.PoolNames,
 		routerMapPools:         r.maps.Pools,
+		routerMapFieldTexts:    r.maps.FieldTexts,
+		routerMapWatchedFields: r.maps.WatchedFields,
 		routerMapSources:       r.maps.Sources,
 		routerMapSynOptions:    r.maps.SynOptions,
 		routerMapRoutes:        r.maps.Routes,

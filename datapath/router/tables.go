@@ -147,7 +147,7 @@ func (r *Router) UpdateTables(t Tables) error {
 		}
 	}
 	for id, p := range t.Pools {
-		if h := had.Pools[id]; p.Policy == h.Policy && p.Reuse == h.Reuse && p.Header == h.Header && slices.Equal(p.Members, h.Members) && slices.Equal(p.Table, h.Table) {
+		if h := had.Pools[id]; p.Policy == h.Policy && p.Reuse == h.Reuse && p.Header == h.Header && p.Fields == h.Fields && slices.Equal(p.Members, h.Members) && slices.Equal(p.Table, h.Table) {
 			continue
 		}
 		if err := r.writePool(r.tables.generation, id, p); err != nil {
@@ -171,6 +171,8 @@ type VIP struct {
 	TLS     bool // sessions are routed by their hello
 	Hold    bool // each request waits until the previous response is complete
 	Log     bool // what is spliced leaves a record
+	// Watch are names of fields that the router sets, and that no request to a pool with Fields may have. "": none.
+	Watch [Watches]string
 }
 
 // SetVIPs replaces all VIPs, not atomically.
@@ -194,6 +196,11 @@ func (r *Router) writeVIPs(generation uint32, vips map[netip.AddrPort]VIP) error
 		if int(v.ID) >= MaxVIPs {
 			return fmt.Errorf("set VIPs: number %d", v.ID)
 		}
+		if v.watches() {
+			if err := r.writeWatches(generation, v); err != nil {
+				return err
+			}
+		}
 		k := routerVip{Id: vipID(generation, v.ID), Mss: v.MSS, Pool: v.Pool}
 		if v.Local {
 			k.Mode = uint8(routerModeMODE_LOCAL)
@@ -206,6 +213,7 @@ func (r *Router) writeVIPs(generation uint32, vips map[netip.AddrPort]VIP) error
 			routerVipFlagVIP_HOLD:     v.Hold,
 			routerVipFlagVIP_TLS:      v.TLS,
 			routerVipFlagVIP_LOG:      v.Log,
+			routerVipFlagVIP_FIELDS:   v.watches(),
 		} {
 			if on {
 				k.Flags |= uint8(flag)
@@ -307,18 +315,20 @@ type Pool struct {
 	Policy  Policy
 	Reuse   Reuse
 	Header  Header
+	Fields  string   // for Header Fields: lines of fields, with marks in place of values
 	Members []uint16 // for Least
 	Table   []uint16 // for the others
 }
 
-// Header is what goes to a surrogate before a client's first byte.
+// Header is how a surrogate learns its client.
 type Header uint16
 
-// The headers: of the PROXY protocol, in its versions.
+// The ways: a header of the PROXY protocol before a client's first byte, or fields in each request.
 const (
 	NoHeader = Header(routerHeaderHEADER_NONE)
 	ProxyV1  = Header(routerHeaderHEADER_PROXY_V1)
 	ProxyV2  = Header(routerHeaderHEADER_PROXY_V2)
+	Fields   = Header(routerHeaderHEADER_FIELDS)
 )
 
 // SetPool replaces a pool.
@@ -337,7 +347,11 @@ func (r *Router) writePool(generation uint32, id uint16, p Pool) error {
 	if err := r.maps.Pools.Lookup(poolPlace(r.tables.generation, id), &k); err != nil {
 		return fmt.Errorf("set pool %d: %w", id, err)
 	}
-	k.Policy, k.Reuse, k.Header = uint16(p.Policy), uint16(p.Reuse), uint16(p.Header)
+	header, err := r.headerOf(&p)
+	if err != nil {
+		return fmt.Errorf("set pool %d: %w", id, err)
+	}
+	k.Policy, k.Reuse, k.Header = uint16(p.Policy), uint16(p.Reuse), header
 	if len(p.Members) > PoolMembers && p.Policy == Least {
 		k.Policy = uint16(Upcall)
 	}

@@ -66,13 +66,15 @@ func (k *rig) repeat(b *testing.B, frame []byte) {
 }
 
 // BenchmarkExchange measures a keep-alive request and its response, each run alone, so that caches are as cold as between other
-// work; also with a VIP that is logged, whose ring is emptied in between.
+// work; also with a VIP that is logged, whose ring is emptied in between, and with a pool that inserts the client's address.
 func BenchmarkExchange(b *testing.B) {
-	b.Run("unlogged", func(b *testing.B) { benchmarkExchange(b, false) })
-	b.Run("logged", func(b *testing.B) { benchmarkExchange(b, true) })
+	b.Run("unlogged", func(b *testing.B) { benchmarkExchange(b, false, "") })
+	b.Run("logged", func(b *testing.B) { benchmarkExchange(b, true, "") })
+	b.Run("fields", func(b *testing.B) { benchmarkExchange(b, false, forwardedFor) })
+	b.Run("all fields", func(b *testing.B) { benchmarkExchange(b, false, allFields) })
 }
 
-func benchmarkExchange(b *testing.B, logged bool) {
+func benchmarkExchange(b *testing.B, logged bool, fields string) {
 	const (
 		request  = "GET /128 HTTP/1.1\r\nHost: cdn.example.net\r\nUser-Agent: curl/8.14.1\r\nAccept: */*\r\n\r\n"
 		response = "HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Sat, 21 Nov 2026 12:00:00 GMT\r\nContent-Type: application/octet-stream\r\n" +
@@ -80,7 +82,15 @@ func benchmarkExchange(b *testing.B, logged bool) {
 	)
 	k := newRig(b)
 	f := families[0]
-	k.vip(f, func(v *VIP) { v.Log = logged })
+	k.vip(f, func(v *VIP) {
+		v.Log = logged
+		if v.Hold = fields != ""; v.Hold {
+			v.Watch[0] = "x-forwarded-for"
+		}
+	})
+	if fields != "" {
+		k.must(k.SetPool(1, Pool{Policy: RoundRobin, Table: []uint16{1}, Header: Fields, Fields: fields}))
+	}
 	k.count(1, func(s *routerSurrogate) { s.Active++ })
 	client, server := f.legs()
 	s := spliceOf(client, server)
@@ -102,7 +112,7 @@ func benchmarkExchange(b *testing.B, logged bool) {
 			k.records()
 		}
 		measure(&up, &requests)
-		down.Ack = routerNext + up.Seq - clientNext
+		down.Ack = packet.Seq(k.splice(0).SndNxt)
 		measure(&down, &responses)
 		up.Ack = vipNext + down.Seq - surrogateNext
 	}

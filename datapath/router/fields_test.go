@@ -1,0 +1,504 @@
+package router
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"baton/datapath"
+	"baton/datapath/kerneltest"
+	"baton/packet"
+)
+
+// Texts of fields.
+const (
+	forwardedFor = "X-Forwarded-For: " + MarkAddress + "\r\n"
+	allFields    = "Forwarded: for=" + MarkNode + ";proto=http\r\nX-Forwarded-Proto: http\r\nX-Request-Id: " + MarkRequestID + "\r\n"
+)
+
+// marked prepares a pool that inserts fields, and a connected client.
+func marked(t testing.TB, f family, text string) (*rig, *client, *surrogate) {
+	t.Helper()
+	k := newRig(t)
+	k.tap()
+	k.vip(f, func(v *VIP) {
+		v.Hold, v.Watch = true, [Watches]string{"x-forwarded-for", "x-forwarded-proto", "x-real-ip", "client-ip"}
+	})
+	k.must(k.SetPool(1, Pool{Policy: RoundRobin, Table: []uint16{1}, Header: Fields, Fields: text}))
+	s := k.idle(1, f)
+	c := newClient(k, f, f.usual())
+	c.connect(routerVerdictSYN_ANSWERED)
+	return k, c, s
+}
+
+// inserted is the request with lines at the end of its head.
+func inserted(request, lines string) string {
+	head, body, _ := strings.Cut(request, "\r\n\r\n")
+	return head + "\r\n" + lines + "\r\n" + body
+}
+
+// says is an exchange in which the surrogate gets the client's address.
+func says(c *client, s *surrogate, request, response string, verdict routerVerdict) {
+	c.k.t.Helper()
+	got := s.takes(c.send(packet.ACK|packet.PSH, request, verdict, actRedirect))
+	if want := inserted(request, "X-Forwarded-For: "+c.f.client.Addr().String()+"\r\n"); string(got.Payload()) != want {
+		c.k.t.Fatalf("the surrogate gets %q\nwant %q", got.Payload(), want)
+	}
+	told := c.takes(s.send(packet.ACK|packet.PSH, response, routerVerdictTO_CLIENT, actRedirect))
+	if told.TCP().Ack() != c.seq {
+		c.k.t.Fatalf("the client is told %d, want %d", told.TCP().Ack(), c.seq)
+	}
+	s.takes(c.send(packet.ACK, "", routerVerdictTO_SERVER, actRedirect))
+}
+
+const post = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"
+
+// TestFields: every request of a client has them, also those of the next client on the same leg.
+func TestFields(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k, c, s := marked(t, f, forwardedFor)
+		says(c, s, plainRequest, plainResponse, routerVerdictHANDOFF)
+		says(c, s, post, plainResponse, routerVerdictTO_SERVER)
+		s.takes(c.send(packet.ACK, plainRequest, routerVerdictTO_SERVER, actRedirect))
+		c.takes(s.send(packet.ACK, plainResponse, routerVerdictTO_CLIENT, actRedirect))
+		if got := k.splice(1); got.InsLen != 0 || got.Flags&uint32(routerSpliceFlagSPLICE_SPOILT) != 0 {
+			t.Errorf("insertion of %d bytes open, flags %#x", got.InsLen, got.Flags)
+		}
+		s.takes(c.send(packet.ACK|packet.FIN, "", routerVerdictRECYCLED, actRedirect))
+		next := newClient(k, f.nth(1), f.usual())
+		next.connect(routerVerdictSYN_ANSWERED)
+		says(next, s, post, plainResponse, routerVerdictHANDOFF)
+	})
+}
+
+// TestAllFields: the other kinds, for random clients.
+func TestAllFields(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 100 {
+		f := families[r.IntN(len(families))]
+		address := f.client.Addr().As16()
+		for i := 12; i < 16; i++ {
+			address[i] = byte(r.IntN(256))
+		}
+		f.client = datapath.AddrPort(address, datapath.BigEndian(uint16(1+r.IntN(65535))))
+		_, c, s := marked(t, f, allFields)
+		id := fmt.Sprintf("%08x%08x%04x%04x%x", uint32(c.seq), uint32(c.ack), f.client.Port(), f.vip.Port(), address[12:])
+		node := f.client.Addr().String()
+		if f.client.Addr().Is6() {
+			node = `"[` + node + `]"`
+		}
+		got := s.takes(c.send(packet.ACK|packet.PSH, plainRequest, routerVerdictHANDOFF, actRedirect))
+		want := inserted(plainRequest, "Forwarded: for="+node+";proto=http\r\nX-Forwarded-Proto: http\r\nX-Request-Id: "+id+"\r\n")
+		if string(got.Payload()) != want {
+			t.Fatalf("got %q\nwant %q", got.Payload(), want)
+		}
+	}
+}
+
+// TestFieldsInChecksums: the sum of a packet of any length is right.
+func TestFieldsInChecksums(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		for n := range 9 {
+			_, c, s := marked(t, f, forwardedFor)
+			says(c, s, "GET /"+strings.Repeat("x", n)+" HTTP/1.1\r\nHost: a\r\n\r\n", plainResponse, routerVerdictHANDOFF)
+		}
+	})
+}
+
+// TestRepeatedHead: a client that repeats its head repeats the fields, and nothing of the head is acknowledged before all of it is.
+func TestRepeatedHead(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k, c, s := marked(t, f, forwardedFor)
+		begins := s.ack
+		first := packet.Build(c.packet(packet.ACK|packet.PSH, post))
+		whole := k.want(first, routerVerdictHANDOFF, actRedirect).parsed(t).Payload()
+		head := packet.Seq(len(whole) - len("hello"))
+		for _, part := range []packet.Seq{0, 1, head - 1} {
+			s.ack = begins + part
+			got := k.want(packet.Build(s.packet(packet.ACK, "")), routerVerdictTO_CLIENT, actRedirect).parsed(t)
+			if got.TCP().Ack() != c.seq {
+				t.Errorf("%d bytes of the head acknowledged: the client is told %d, want %d", part, got.TCP().Ack(), c.seq)
+			}
+		}
+		again := k.want(packet.Build(c.packet(packet.ACK|packet.PSH, post)), routerVerdictTO_SERVER, actRedirect).parsed(t)
+		if again.TCP().Seq() != begins || !bytes.Equal(again.Payload(), whole) || again.TCP().Checksum() != again.TransportChecksum() {
+			t.Errorf("again %q at %d\nwant  %q at %d", again.Payload(), again.TCP().Seq(), whole, begins)
+		}
+		c.seq += packet.Seq(len(post))
+		s.ack = begins + head
+		got := k.want(packet.Build(s.packet(packet.ACK, "")), routerVerdictTO_CLIENT, actRedirect).parsed(t)
+		if got.TCP().Ack() != c.seq-5 || k.splice(1).InsLen != 0 {
+			t.Errorf("the head acknowledged: the client is told %d, want %d", got.TCP().Ack(), c.seq-5)
+		}
+		rest := c.packet(packet.ACK, "hello")
+		rest.Seq -= 5
+		if got := k.want(packet.Build(rest), routerVerdictTO_SERVER, actRedirect).parsed(t); got.TCP().Seq() != s.ack {
+			t.Errorf("the body again at %d, want %d", got.TCP().Seq(), s.ack)
+		}
+	})
+}
+
+// TestAnotherHead: while a head may be lost, no other takes its place.
+func TestAnotherHead(t *testing.T) {
+	f := families[0]
+	for name, tc := range map[string]struct {
+		payload string
+		from    packet.Seq
+		want    routerVerdict
+	}{
+		"spoofed":               {"POST /a HTTP/1.1\r\nX-Real-Ip: 10\r\nContent-Length: 5\r\n\r\nhello", 0, routerVerdictRESET_SENT},
+		"shorter body":          {strings.Replace(post, "Length: 5", "Length: 4", 1), 0, routerVerdictRESET_SENT},
+		"longer head":           {strings.Replace(post, "Host: a", "Host: ab", 1), 0, routerVerdictRESET_SENT},
+		"no head":               {strings.Repeat("x", len(post)), 0, routerVerdictRESET_SENT},
+		"a part":                {post[:20], 0, routerVerdictRESET_SENT},
+		"the rest":              {post[20:], 20, routerVerdictDROP_WINDOW},
+		"the last line":         {post[len(post)-7:], packet.Seq(len(post) - 7), routerVerdictDROP_WINDOW},
+		"in front":              {"x" + post, ^packet.Seq(0), routerVerdictDROP_WINDOW},
+		"another name":          {strings.Replace(post, "Host: a", "Host: b", 1), 0, routerVerdictTO_SERVER},
+		"the body":              {"hello", packet.Seq(len(post) - 5), routerVerdictTO_SERVER},
+		"a keepalive":           {"", ^packet.Seq(0), routerVerdictTO_SERVER},
+		"an acknowledgement":    {"", packet.Seq(len(post)), routerVerdictTO_SERVER},
+		"an old one":            {"", 0, routerVerdictTO_SERVER},
+		"a keepalive's garbage": {"x", ^packet.Seq(0), routerVerdictTO_SERVER},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k, c, s := marked(t, f, forwardedFor)
+			k.want(packet.Build(c.packet(packet.ACK|packet.PSH, post)), routerVerdictHANDOFF, actRedirect)
+			p := c.packet(packet.ACK|packet.PSH, tc.payload)
+			p.Seq += tc.from
+			if r := k.run(packet.Build(p)); r.verdict != Verdict(tc.want) {
+				t.Fatalf("got %v, want %v", r.verdict, Verdict(tc.want))
+			}
+			if dead := k.splice(1).State == uint8(Dead); dead != (tc.want == routerVerdictRESET_SENT) {
+				t.Errorf("session over: %t", dead)
+			}
+			_ = s
+		})
+	}
+}
+
+// TestHeadsWithoutFields: what a client could deceive its surrogate with goes to the proxy.
+func TestHeadsWithoutFields(t *testing.T) {
+	f := families[0]
+	head := func(lines ...string) string {
+		return "GET /a HTTP/1.1\r\nHost: a\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n"
+	}
+	for _, request := range []string{
+		head("X-Forwarded-For: 192.0.2.1"),
+		head("x-forwarded-for:192.0.2.1"),
+		head("X_Forwarded_For: 192.0.2.1"),
+		head("X-FORWARDED-PROTO: https"),
+		head("Accept: */*", "X-Real-IP: 192.0.2.1"),
+		head("x_real-ip: 192.0.2.1", "Accept: */*"),
+		head("Client-IP:1"),
+		head("Connection: close, X-Forwarded-For"),
+		head("Connection: X-Forwarded-For"),
+		head("Connection: Upgrade", "Upgrade: websocket"),
+		"POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		head("A: b") + head("A: c"),
+		head("A: b")[:20],
+		head("A:\x00b"),
+	} {
+		k, c, _ := marked(t, f, forwardedFor)
+		k.want(packet.Build(c.packet(packet.ACK, request)), routerVerdictUPCALL, actRedirect)
+		p, err := k.Pending(f.client, f.vip)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if watched := strings.Contains(strings.ToLower(request), "x") && !strings.Contains(request, "onnection"); watched && !p.Proxy && strings.HasSuffix(request, "\r\n\r\n") && !strings.Contains(request, "chunked") {
+			t.Errorf("%q: user space is not told to leave it to the proxy", request)
+		}
+		// If user space chooses a surrogate all the same, the request does not reach it.
+		k.must(k.Decide(f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1, Method: uint8(routerMethodMETHOD_GET), Request: uint64(len(request))}))
+		k.want(packet.Build(c.packet(packet.ACK, request)), routerVerdictUPCALL, actRedirect)
+		if p, err = k.Pending(f.client, f.vip); err != nil || !p.Proxy {
+			t.Errorf("%q: adopted without fields: %+v, %v", request, p, err)
+		}
+	}
+	for _, request := range []string{head("X-Forwarded-Host: a"), head("X-Forwarded-Foo: a"), head("Client-Ips: a"), head("Accept: x-forwarded-for:")} {
+		_, c, s := marked(t, f, forwardedFor)
+		says(c, s, request, plainResponse, routerVerdictHANDOFF)
+	}
+}
+
+// TestFieldsInLaterUpcalls: a later request that cannot have fields is an upcall, and then the proxy's.
+func TestFieldsInLaterUpcalls(t *testing.T) {
+	f := families[0]
+	k, c, s := marked(t, f, forwardedFor)
+	says(c, s, plainRequest, plainResponse, routerVerdictHANDOFF)
+	c.k.want(packet.Build(c.packet(packet.ACK, strings.Replace(plainRequest, "Host: a", "Host: a\r\nX-Real-IP: 1", 1))), routerVerdictUPCALL, actRedirect)
+	if p, err := k.Pending(f.client, f.vip); err != nil || !p.Proxy {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// TestFieldsOfDecided: requests that user space decides have them too.
+func TestFieldsOfDecided(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k, c, s := marked(t, f, forwardedFor)
+		request := strings.Replace(plainRequest, "GET", "OPTIONS", 1)
+		k.want(packet.Build(c.packet(packet.ACK, request)), routerVerdictUPCALL, actRedirect)
+		k.must(k.Decide(f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1, Request: uint64(len(request))}))
+		says(c, s, request, plainResponse, routerVerdictHANDOFF)
+	})
+}
+
+// TestOneOpen: the next request waits until the head before it is acknowledged.
+func TestOneOpen(t *testing.T) {
+	f := families[0]
+	k, c, s := marked(t, f, forwardedFor)
+	begins := s.ack
+	s.takes(c.send(packet.ACK|packet.PSH, plainRequest, routerVerdictHANDOFF, actRedirect))
+	acked := s.ack
+	s.ack = begins + 40 // of a surrogate that answers a part of it
+	c.takes(s.send(packet.ACK|packet.PSH, plainResponse, routerVerdictTO_CLIENT, actRedirect))
+	s.ack = acked
+	k.want(packet.Build(c.packet(packet.ACK|packet.PSH, plainRequest)), routerVerdictDROP_EARLY, actShot)
+	k.want(packet.Build(s.packet(packet.ACK, "")), routerVerdictTO_CLIENT, actRedirect)
+	says(c, s, plainRequest, plainResponse, routerVerdictTO_SERVER)
+}
+
+// arrivals are what a surrogate makes of segments that arrive in any order.
+type arrivals struct {
+	from  packet.Seq
+	bytes []byte
+	have  []bool
+}
+
+func (s *arrivals) takes(t *testing.T, frame []byte, check bool) {
+	t.Helper()
+	f, err := packet.Parse(frame)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if check && f.TCP().Checksum() != f.TransportChecksum() {
+		t.Errorf("bad checksum of %d bytes", len(f.Payload()))
+	}
+	at := int(int32(f.TCP().Seq() - s.from))
+	if at < 0 {
+		t.Fatalf("bytes at %d, before the first", at)
+	}
+	for i, b := range f.Payload() {
+		for len(s.bytes) <= at+i {
+			s.bytes, s.have = append(s.bytes, 0), append(s.have, false)
+		}
+		if s.have[at+i] && s.bytes[at+i] != b {
+			t.Fatalf("byte %d is %q, and %q", at+i, s.bytes[at+i], b)
+		}
+		s.bytes[at+i], s.have[at+i] = b, true
+	}
+}
+
+// TestLaidOver: where a packet cannot grow, the head's last bytes with the fields take its place, and the first go in front: full
+// segments, packets of many segments, short heads, first and repeated, with any checksum.
+func TestLaidOver(t *testing.T) {
+	r := kerneltest.Rand(t)
+	eachFamily(t, func(t *testing.T, f family) {
+		for _, text := range []string{forwardedFor, allFields} {
+			for _, path := range []int{0, 13, 14, 100, 1000} {
+				for _, body := range []int{1400, 60000} {
+					for _, repeated := range []bool{false, true} {
+						k := newRig(t)
+						w := k.wires()
+						_, c, s := marked(t, f, text)
+						k.must(k.SetPaths(1, []int{w.In.Ifindex}))
+						leg := k.splice(1)
+						leg.ToServer.Ifindex = uint32(w.Out.Ifindex)
+						k.put(1, *leg)
+						head := "PUT /" + strings.Repeat("x", path) + " HTTP/1.0\r\nContent-Length: " + fmt.Sprint(body) + "\r\n\r\n"
+						request := head + string(randomBytes(r, body))
+						if body == 1400 { // one segment, which is full
+							request = request[:1388]
+						}
+						spec := c.packet(packet.ACK|packet.PSH, request)
+						spec.Checksum = packet.SumPartial
+						mss := 0
+						if len(request) > 1388 {
+							mss = 1388
+						}
+						got := arrivals{from: s.ack}
+						for range map[bool]int{false: 1, true: 2}[repeated] {
+							frame := packet.Build(spec)
+							w.Send(partial(f, frame, mss), frame)
+							for range 2 {
+								h, b := w.Receive()
+								if h.Flags&kerneltest.VnetNeedsCsum == 0 {
+									t.Errorf("left with %+v", h)
+								}
+								got.takes(t, b, false)
+							}
+						}
+						lines := strings.NewReplacer(MarkAddress, f.client.Addr().String()).Replace(text)
+						if text == allFields {
+							lines = string(got.bytes[len(head)-2 : len(got.bytes)-len(request)+len(head)-2])
+							if !strings.HasPrefix(lines, "Forwarded: for=") || !strings.HasSuffix(lines, "\r\n") {
+								t.Fatalf("lines %q", lines)
+							}
+						}
+						if want := inserted(request, lines); string(got.bytes) != want {
+							t.Fatalf("path %d, body %d, repeated %t:\ngot  %.300q\nwant %.300q", path, body, repeated, got.bytes, want)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestFieldsOverSegments: a head in two segments is not spliced, though GRO makes one packet of them.
+func TestFieldsOverSegments(t *testing.T) {
+	f := families[0]
+	k := newRig(t)
+	w := k.wires()
+	_, c, _ := marked(t, f, forwardedFor)
+	request := "GET /" + strings.Repeat("x", 700) + " HTTP/1.1\r\nHost: a\r\nCookie: " + strings.Repeat("y", 700) + "\r\n\r\n"
+	spec := c.packet(packet.ACK|packet.PSH, request)
+	spec.Checksum = packet.SumPartial
+	frame := packet.Build(spec)
+	before := k.counts()
+	w.Send(partial(f, frame, 1000), frame)
+	for i := 0; k.counts()[routerVerdictUPCALL] == before[routerVerdictUPCALL]; i++ {
+		if i > 1000 {
+			t.Fatal("no upcall")
+		}
+	}
+	if p, err := k.Pending(f.client, f.vip); err != nil || !p.Proxy {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// TestTextsKeepTheirNumbers: a text that is used again has the number that it had, and a new one takes no number in use.
+func TestTextsKeepTheirNumbers(t *testing.T) {
+	k := newRig(t)
+	k.vip(families[0])
+	number := func(text string) uint16 {
+		t.Helper()
+		k.must(k.SetPool(1, Pool{Header: Fields, Fields: text}))
+		var p routerPool
+		k.must(k.maps.Pools.Lookup(poolPlace(k.tables.generation, 1), &p))
+		return p.Header
+	}
+	kept := number("Kept: " + MarkAddress + "\r\n")
+	k.must(k.SetPool(2, Pool{Header: Fields, Fields: "Kept: " + MarkAddress + "\r\n"}))
+	for i := range 3 * int(routerBoundMAX_FIELDS) {
+		if n := number(fmt.Sprintf("Field-%d: x\r\n", i)); n == kept {
+			t.Fatal("a number in use was given away")
+		}
+	}
+	if number("Kept: "+MarkAddress+"\r\n") != kept {
+		t.Error("the same text has another number")
+	}
+	for _, text := range []string{"", strings.Repeat("x", FieldsText+1)} {
+		if err := k.SetPool(3, Pool{Header: Fields, Fields: text}); err == nil {
+			t.Errorf("%d bytes are taken", len(text))
+		}
+	}
+}
+
+// TestIsWatched: user space compares names as the kernel does.
+func TestIsWatched(t *testing.T) {
+	watch := []string{"x-forwarded-for", "x-forwarded-proto", "id"}
+	for name, want := range map[string]bool{
+		"X-Forwarded-For": true, "x_forwarded-for": true, "X-Forwarded-Fo": false, "X-Forwarded-Form": false, "X-Forwarded-Proto": true, "X-Forwarded-Protocol": true,
+		"X-Forwarded-Prot": true, "ID": true, "I": false, "Ids": false, "": false,
+	} {
+		if IsWatched(name, watch) != want {
+			t.Errorf("%s: %t", name, !want)
+		}
+		k, c, _ := marked(t, families[0], forwardedFor)
+		k.must(k.SetVIPs(map[netip.AddrPort]VIP{families[0].vip: {ID: 3, MSS: 1400, OnePool: true, Pool: 1, Hold: true, Watch: [Watches]string{watch[0], watch[1], watch[2]}}}))
+		if name == "" {
+			continue
+		}
+		verdict := k.run(packet.Build(c.packet(packet.ACK, "GET / HTTP/1.1\r\nHost: a\r\n"+name+": 1\r\n\r\n"))).verdict
+		if (verdict == Verdict(routerVerdictUPCALL)) != want {
+			t.Errorf("%s: the kernel says %v", name, verdict)
+		}
+	}
+}
+
+// parts are what heads are made of: fields that the router sets, in forms that some server may take for them, and ordinary lines.
+var parts = []string{
+	"X-Forwarded-For", "x-forwarded-for", "X_FORWARDED-FOR", "X-Forwarded_For", "X-Forwarded-For ", " X-Forwarded-For", "X-Forwarded-For\t", "\x00X-Forwarded-For", "Host", "A", "Connection", "Content-Length",
+	"Transfer-Encoding", ":", ": ", ":\t", " : ", "10.6.6.6", "a", "5", "0", "chunked", "close", "close, X-Forwarded-For", "keep-alive", "\r\n", "\r\n", "\r\n", "\n", "\r", "\r\n ", "\r\n\t", "\r\n\r\n",
+	"GET /a HTTP/1.1\r\nHost: a\r\n", "\x0b", "\xa0", ",",
+}
+
+// aHead is a request that is likely to be spliced, with anything in it.
+func aHead(r *rand.Rand) string {
+	b := "GET /a HTTP/1.1\r\nHost: a\r\n"
+	if r.IntN(8) == 0 {
+		b = "GET /a HTTP/1.0\r\n"
+	}
+	for range r.IntN(4) {
+		if r.IntN(2) == 0 {
+			b += "A: b\r\n"
+			continue
+		}
+		for range 1 + r.IntN(6) {
+			b += parts[r.IntN(len(parts))]
+		}
+		b += "\r\n"
+	}
+	return b + "\r\n"
+}
+
+// told is what a lenient server takes for the client's address in the first head of b: LF ends a line, blanks count for nothing, and
+// '_' is '-'.
+func told(b string) (values []string) {
+	for line := range strings.SplitSeq(b, "\n") {
+		line = strings.Trim(line, "\r")
+		if line == "" {
+			return values
+		}
+		name, value, _ := strings.Cut(line, ":")
+		name = strings.Map(func(c rune) rune {
+			switch {
+			case c == '_':
+				return '-'
+			case c <= ' ' || c >= 0x7f:
+				return -1
+			}
+			return c
+		}, name)
+		if strings.EqualFold(name, "X-Forwarded-For") {
+			values = append(values, strings.TrimSpace(value))
+		}
+	}
+	return append(values, "no end")
+}
+
+// spoofs sends so many random heads, and requires that each that is spliced tells the client's address alone.
+func spoofs(t *testing.T, heads int) {
+	r := kerneltest.Rand(t)
+	f := families[0]
+	k, _, _ := marked(t, f, forwardedFor)
+	spliced := 0
+	for range heads {
+		s := k.idle(1, f)
+		c := newClient(k, f, f.usual())
+		c.seq += packet.Seq(r.Uint32())
+		c.connect(routerVerdictSYN_ANSWERED)
+		request := aHead(r)
+		res := k.run(packet.Build(c.packet(packet.ACK, request)))
+		if res.verdict == Verdict(routerVerdictHANDOFF) {
+			spliced++
+			got := string(s.takes(res).Payload())
+			if values := told(got); len(values) != 1 || values[0] != f.client.Addr().String() || len(got) != len(request)+len("X-Forwarded-For: 192.0.2.7\r\n") {
+				t.Fatalf("%q\nbecame %q", request, got)
+			}
+		}
+		k.must(replace(k.maps.Flows, map[routerTuple]routerFlow{}, all))
+		k.must(replace(k.maps.Clients, map[routerTuple]routerClient{}, all))
+		k.queued(1, f.class())
+	}
+	if t.Logf("%d of %d heads were spliced", spliced, heads); spliced < heads/10 || spliced == heads {
+		t.Errorf("%d of %d heads were spliced", spliced, heads)
+	}
+}
+
+// TestNoSpoof: no head makes a surrogate believe its client's own words.
+func TestNoSpoof(t *testing.T) { spoofs(t, 2000) }

@@ -24,13 +24,14 @@ static __always_inline int end_client(struct __sk_buff *skb, struct work *w)
 /* Sends a packet that the client repeats with the insertion, which the surrogate may lack. */
 static __always_inline int send_with_insertion(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 now)
 {
+	__u32 inserted = w->introduction.len;
+
 	if (!w->introduction.head) {
 		make_header(&w->payload, &w->introduction);
-		return send_behind(skb, w, s, now, TO_SERVER, &w->payload);
+		return send_behind(skb, w, s, now, TO_SERVER);
 	}
-	make_fields(&w->payload, &w->introduction);
-	if (w->payload.len != w->introduction.len)
-		return DROP_RACE; /* the text has been replaced */
+	if (!edit_head(skb) || w->introduction.len != inserted)
+		return DROP_RACE; /* another host or path, or the edit has been replaced */
 	return send_head(skb, w, s, now, TO_SERVER);
 }
 
@@ -173,8 +174,7 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 		if (verdict)
 			return verdict;
 	}
-	if (begins_head(s, &w->packet) && checksum_ok(skb, &w->packet, &w->sum) &&
-	    read_again(skb, &w->packet, &w->reading.scan, &w->routing)) {
+	if (begins_head(s, &w->packet) && checksum_ok(skb, &w->packet, &w->sum) && read_again(skb, s->header)) {
 		in.head = w->reading.scan.size;
 		in.request = length_of(&w->reading.scan);
 	}

@@ -116,8 +116,8 @@ static __always_inline bool plain_request(const struct scan *s)
 	return version == WORD('H', 'T', 'T', 'P', '/', '1', '.', '0');
 }
 
-/* The pool that the VIP's routes select. -1: upcall. */
-static __always_inline int route_of(const struct scan *s, struct routing *q, __u32 method)
+/* The pool that the VIP's routes select; also d->header. -1: upcall. */
+static __always_inline int route_of(const struct scan *s, struct routing *q, struct decision *d)
 {
 	struct route *r;
 	int host = 0;
@@ -130,12 +130,15 @@ static __always_inline int route_of(const struct scan *s, struct routing *q, __u
 	q->route.prefixlen = 8 * (offsetof(struct route_key, pad) - offsetof(struct route_key, vip));
 	q->route.vip = q->vip.id;
 	q->route.host = host;
-	q->route.method = method;
+	q->route.method = d->method;
 	if (s->path > 8)
 		return -1;
 	__builtin_memcpy(q->route.target, &s->bytes[s->path], ROUTE_BYTES);
 	r = bpf_map_lookup_elem(&routes, &q->route);
-	return !r || r->upcall ? -1 : r->pool;
+	if (!r || r->upcall)
+		return -1;
+	d->header = r->header;
+	return r->pool;
 }
 
 /* The names that a client must not send to this VIP's pools. */
@@ -145,7 +148,7 @@ static __always_inline void watch_names(struct scan *s, const struct vip *vip)
 	struct watches *w;
 
 	s->watching = 0;
-	if (!(vip->flags & VIP_FIELDS))
+	if (!(vip->flags & VIP_WATCH))
 		return;
 	w = bpf_map_lookup_elem(&watched_fields, &id);
 	if (!w)
@@ -175,7 +178,8 @@ __noinline int decide(struct __sk_buff *skb, const struct packet *p, struct scan
 	d->bound = !!(s->head.flags & HEAD_BOUND);
 	d->upgrade = d->opaque = 0;
 	d->surrogate = NO_SURROGATE;
-	pool = q->vip.flags & VIP_ONE_POOL ? q->vip.pool : route_of(s, q, d->method);
+	d->header = HEADER_NONE;
+	pool = q->vip.flags & VIP_ONE_POOL ? q->vip.pool : route_of(s, q, d);
 	if (pool < 0)
 		return false;
 	d->pool = pool;

@@ -26,8 +26,8 @@ struct introduction {
 	__u32 seq;  /* of the client's first byte on the leg, in its own numbers */
 	__u32 ack;  /* that byte's acknowledgement */
 	__u16 kind; /* enum header */
-	__u16 head; /* bytes of the head that fields go into; 0: a header in front of all */
-	__u16 len;  /* bytes inserted, of a session's open insertion */
+	__u16 head; /* bytes of the head that is edited; 0: a header in front of all */
+	__u16 len;  /* bytes more than the client's; 0: nothing is inserted */
 };
 
 /* Of a session, under its lock. */

@@ -162,13 +162,13 @@ struct {
 	__type(value, struct pool_name);
 } pool_names SEC(".maps");
 
-/* Texts of fields, by number. */
+/* Changes of requests' heads, by number. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_FIELDS);
+	__uint(max_entries, MAX_EDITS);
 	__type(key, __u32);
-	__type(value, struct fields);
-} field_texts SEC(".maps");
+	__type(value, struct edit);
+} edits SEC(".maps");
 
 /* By number of a VIP, which is per generation. */
 struct {

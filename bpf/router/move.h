@@ -172,9 +172,9 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 		walk_first(skb, p, &w->decision, &w->walk);
 	if (!local && w->routing.vip.flags & VIP_HOLD && !hold_first(skb, p, &w->decision, &w->walk, &w->sum))
 		return DROP_EARLY;
-	w->payload.len = 0;
-	if (!local && w->introduction.head)
-		prepare_insertion(w, s->rcv_base - s->to_server_ack);
+	w->introduction.len = 0;
+	if (!local && w->introduction.head && !prepare_insertion(skb, w, s->rcv_base - s->to_server_ack))
+		return DROP_NOMEM;
 	next = begin_next(w, idx, s, &in, local, &ts_client);
 	if (next == REQUEST_RACE || next == REQUEST_EARLY)
 		return next == REQUEST_RACE ? DROP_RACE : DROP_EARLY;

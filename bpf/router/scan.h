@@ -24,8 +24,9 @@ struct scan {
 	__u32 line;    /* offset of the end of the first line */
 	__u32 path;    /* offset of the request target */
 	__u32 host;    /* offset of the Host value */
-	__u32 end;     /* enum scan_end */
-	__u32 size;    /* length of the head, once complete */
+	__u32 host_end;
+	__u32 end;  /* enum scan_end */
+	__u32 size; /* length of the head, once complete */
 	struct head head;
 	__u32 watching; /* watch is valid */
 	struct watches watch;
@@ -118,12 +119,12 @@ static __always_inline __u32 skip_blank(const struct scan *s, __u32 off)
 
 #define NAME_WORDS 8 /* longer field names are left to user space */
 
-/* Whether the line at off begins with a field name: no blank or control byte before its colon. */
+/* Whether the line at off begins with a field name: no blank, control byte or byte beyond ASCII before its colon. */
 static __always_inline bool field_name(const struct scan *s, __u32 off)
 {
 #pragma unroll
 	for (int i = 0; i < NAME_WORDS; i++) {
-		__u64 x = word_at(s, off), colon = equal(x, ':'), blank = below(x, 0x21);
+		__u64 x = word_at(s, off), colon = equal(x, ':'), blank = below(x, 0x21) | (x & HIGH);
 
 		if (colon)
 			return !blank || first_mark(colon) < first_mark(blank);
@@ -331,6 +332,8 @@ static long scan_step(__u32 i, struct scan **scan)
 		read_field(s, s->start);
 		if (s->end != SCAN_MORE)
 			return 1;
+		if (s->head.flags & HEAD_HOST && !s->host_end)
+			s->host_end = at;
 	}
 	at += 2;
 	s->off = s->start = at;

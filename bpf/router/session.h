@@ -4,7 +4,7 @@
 
 #include "../session/join.h"
 #include "decide.h"
-#include "fields.h"
+#include "edit.h"
 #include "hold.h"
 #include "legs.h"
 #include "log.h"
@@ -241,40 +241,40 @@ static __always_inline __u32 first_flags(const struct work *w, bool first, __u32
 	return flags;
 }
 
-/* Makes the planned bytes that tell the surrogate its client. ack: of the client, when it joined its leg. */
-static __always_inline void prepare_insertion(struct work *w, __u32 ack)
+/* Makes the planned bytes of our own. ack: of the client, when it joined its leg. False: the packet cannot be read. */
+static __always_inline bool prepare_insertion(struct __sk_buff *skb, struct work *w, __u32 ack)
 {
 	struct introduction *i = &w->introduction;
 
-	w->payload.len = 0;
+	i->len = 0;
 	if (i->kind == HEADER_NONE)
-		return;
+		return true;
 	i->client = w->packet.key;
 	i->seq = w->packet.seq;
 	i->ack = ack;
 	if (i->head)
-		make_fields(&w->payload, i);
-	else
-		make_header(&w->payload, i);
+		return edit_head(skb);
+	make_header(&w->payload, i);
+	i->len = w->payload.len;
+	return true;
 }
 
 static __always_inline struct insertion insertion_of(const struct work *w)
 {
-	return (struct insertion){ w->payload.len, w->introduction.head, w->introduction.kind };
+	return (struct insertion){ w->introduction.len, w->introduction.head, w->introduction.kind };
 }
 
 /* Whether bytes of our own go first, and then the packet, which is received again. */
 static __always_inline bool goes_first(const struct work *w)
 {
-	return w->payload.len && !w->introduction.head;
+	return w->introduction.len && !w->introduction.head;
 }
 
 /*
- * Sends the client's packet, and then w->front or w->payload, which goes before its bytes. The order is of no matter to a
- * receiver that lacks both.
+ * Sends the client's packet, and then w->payload, which goes before its bytes. The order is of no matter to a receiver that
+ * lacks both.
  */
-static __always_inline int send_behind(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 now, int verdict,
-				       const struct payload *first)
+static __always_inline int send_behind(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 now, int verdict)
 {
 	struct translation *t = &w->out;
 	int sent = send_to_server(skb, w, s, now, verdict);
@@ -285,29 +285,29 @@ static __always_inline int send_behind(struct __sk_buff *skb, struct work *w, st
 	bpf_clone_redirect(skb, t->hop.ifindex, 0);
 	r = ack_like(&w->reply, t);
 	r->flags = ACK | PSH;
-	r->seq = t->seq - first->len;
+	r->seq = t->seq - w->payload.len;
 	r->with_ts = t->keep_ts && has_ts(&w->packet);
 	r->with_sack = 0;
 	r->wscale = NO_SCALE;
 	r->mss = 0;
 	r->v6 = w->packet.v6;
 	w->action = TC_ACT_SHOT;
-	if (write_payload(skb, r, first))
+	if (write_payload(skb, r, &w->payload))
 		w->action = redirect(&t->hop);
 	return verdict;
 }
 
-/* Sends a packet that begins with a request's head, with w->payload in the head, if there is any. */
+/* Sends a packet that begins with a request's head, with the edited head if there is one. */
 static __always_inline int send_head(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 now, int verdict)
 {
-	if (!w->payload.len)
+	if (!w->introduction.len)
 		return send_to_server(skb, w, s, now, verdict);
 	if (has_room(skb, w))
-		return insert_fields(skb) ? send_to_server(skb, w, s, now, verdict) : DROP_NOMEM;
+		return put_head(skb) ? send_to_server(skb, w, s, now, verdict) : DROP_NOMEM;
 	if (!lay_over(skb))
 		return DROP_NOMEM;
-	w->out.seq += w->payload.len;
-	return send_behind(skb, w, s, now, verdict, &w->front);
+	w->out.seq += w->introduction.len;
+	return send_behind(skb, w, s, now, verdict);
 }
 
 /* Sends the insertion in place of the client's packet, which is received again to follow it. */
@@ -421,7 +421,10 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 		__sync_fetch_and_add(&of->missed[class_of(&t)], 1);
 		return 0;
 	}
-	prepare_insertion(w, w->packet.ack);
+	if (!prepare_insertion(skb, w, w->packet.ack)) {
+		return_leg(&t);
+		return DROP_NOMEM;
+	}
 	if (goes_first(w))
 		walk_later(&w->decision, &w->walk);
 	else if (w->decision.chunked)
@@ -456,4 +459,5 @@ static __always_inline void adopt_decision(struct decision *d, const struct clie
 	d->opaque = !!(c->flags & CLIENT_OPAQUE);
 	d->pool = c->pool;
 	d->surrogate = c->surrogate;
+	d->header = c->header;
 }

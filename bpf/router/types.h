@@ -35,9 +35,9 @@ enum bound {
 	LOG_PAGE = 1024, /* splices whose records of the access log are in one map */
 	LOG_HEAD = 512,  /* of a request, in its record */
 	LOG_NAME = 128,  /* of a host or server name, in a record */
-	MAX_FIELDS = 64, /* texts of fields of all pools */
-	FIELDS_TEXT = 128,
-	WATCHES = 4, /* names of fields that clients of a VIP must not send */
+	MAX_EDITS = 256, /* of all pools and routes */
+	EDIT_TEXT = 128, /* of each part of an edit */
+	WATCHES = 4,     /* names of fields that clients of a VIP must not send */
 };
 
 #define NO_SPLICE 0xffffffff
@@ -93,6 +93,7 @@ struct client {
 	__u16 pool;
 	__u8 chunked; /* a chunked body follows the decided request's length */
 	__u8 band;    /* enum band */
+	__u16 header; /* enum header, of a decided request; HEADER_NONE: the pool's */
 	__u32 ifindex;
 	__u32 since;   /* ms */
 	__u32 seq;     /* start of its request */
@@ -123,7 +124,7 @@ enum vip_flag {
 	VIP_TLS = 32,     /* sessions are routed by their hello */
 	VIP_HOLD = 16,    /* each request is routed separately: it waits until the previous response is complete */
 	VIP_LOG = 64,     /* what is spliced leaves a record */
-	VIP_FIELDS = 128, /* a pool inserts fields into requests: see struct watches */
+	VIP_WATCH = 128,  /* clients must not send some fields: see struct watches */
 };
 
 /*
@@ -163,6 +164,7 @@ struct route_key {
 struct route {
 	__u16 pool;
 	__u16 upcall; /* user space decides */
+	__u16 header; /* enum header; HEADER_NONE: the pool's */
 };
 
 enum policy { POLICY_ROUND_ROBIN, POLICY_HASH, POLICY_NEAREST, POLICY_LEAST, POLICY_UPCALL };
@@ -179,22 +181,27 @@ struct pool {
 	__u16 policy;
 	__u16 reuse; /* enum reuse */
 	__u16 members;
-	__u16 header;               /* enum header: how a surrogate learns its client */
+	__u16 header;               /* enum header */
 	__u16 member[POOL_MEMBERS]; /* surrogates that are available */
 };
 
-/* What stands for a value in the text of fields. */
+/* What stands for a value in the text of an edit. */
 enum field_mark {
 	MARK_ADDRESS = 1, /* of the client */
 	MARK_NODE,        /* the same as in Forwarded (RFC 7239, 6) */
 	MARK_REQUEST_ID,
 };
 
-/* Lines of fields, with marks. A text keeps its number while a session may need it. */
-struct fields {
-	__u16 len;
-	__u16 first; /* offset of the first mark; len if there is none */
-	__u8 text[FIELDS_TEXT];
+/* How a request's head changes on its way to the surrogate. An edit keeps its number while a session may need it. */
+struct edit {
+	__u16 len;        /* of text, which goes to the end of the head: lines of fields, with marks */
+	__u16 first_mark; /* offset in text; len if there is none */
+	__u16 strip;      /* bytes at the beginning of the target that prefix takes the place of */
+	__u16 prefix_len;
+	__u16 host_len; /* 0: the client's stays */
+	__u8 text[EDIT_TEXT];
+	__u8 prefix[EDIT_TEXT];
+	__u8 host[EDIT_TEXT];
 };
 
 /* The first bytes of a field's name, with its colon if it is so short, every byte | 0x20; '-' and '_' are the same. */

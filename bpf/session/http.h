@@ -39,7 +39,8 @@ struct decision {
 	__u8 bound;      /* it authenticates its connection */
 	__u8 upgrade;    /* it carries Upgrade */
 	__u8 opaque;     /* the start of a session that is not HTTP: all of it goes to the surrogate */
-	__u8 pad[3];
+	__u8 pad;
+	__u16 header; /* enum header: what of the router's own goes with it; HEADER_NONE: as its pool says */
 };
 
 /* A walk over the bytes of a packet: the state of their message before and after. */

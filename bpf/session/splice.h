@@ -158,10 +158,10 @@ struct splice {
 };
 
 /*
- * What tells a surrogate its client: a header before the client's first byte on a leg, or fields in the head of each
- * request: HEADER_FIELDS and their number.
+ * What of the router's own goes to a surrogate: a header before the client's first byte on a leg, or a change of the head
+ * of each request: HEADER_EDIT and its number.
  */
-enum header { HEADER_NONE, HEADER_PROXY_V1, HEADER_PROXY_V2, HEADER_FIELDS };
+enum header { HEADER_NONE, HEADER_PROXY_V1, HEADER_PROXY_V2, HEADER_EDIT };
 
 /* A translated packet. In host byte order but for addresses and ports. */
 struct translation {

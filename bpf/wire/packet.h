@@ -100,7 +100,7 @@ struct segment {
 };
 
 /* Bytes of a segment of our own, with zeros behind them. */
-#define PAYLOAD_BYTES 192
+#define PAYLOAD_BYTES 448
 
 struct payload {
 	__u32 len;

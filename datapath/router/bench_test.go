@@ -89,7 +89,7 @@ func benchmarkExchange(b *testing.B, logged bool, fields string) {
 		}
 	})
 	if fields != "" {
-		k.must(k.SetPool(1, Pool{Policy: RoundRobin, Table: []uint16{1}, Header: Fields, Fields: fields}))
+		k.must(k.SetPool(1, Pool{Policy: RoundRobin, Table: []uint16{1}, Edit: Edit{Fields: fields}}))
 	}
 	k.count(1, func(s *routerSurrogate) { s.Active++ })
 	client, server := f.legs()

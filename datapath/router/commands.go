@@ -96,6 +96,7 @@ type Decision struct {
 	Bound     bool // it authenticates its connection
 	Upgrade   bool // it carries Upgrade
 	Opaque    bool // the session is not HTTP
+	Edit      Edit // in place of the pool's
 }
 
 // ErrNoUpcall is returned by Decide when the client no longer waits for this decision: it has reset its session, or started
@@ -106,6 +107,10 @@ var ErrNoUpcall = errors.New("client does not wait for a decision")
 // tap.
 func (r *Router) Decide(client, vip netip.AddrPort, seq packet.Seq, d Decision) error {
 	key := tuple(client, vip)
+	header, err := r.headerFor(d.Edit)
+	if err != nil {
+		return fmt.Errorf("decide for %v: %w", client, err)
+	}
 	var k routerClient
 	if err := r.maps.Clients.Lookup(key, &k); err != nil {
 		return fmt.Errorf("decide for %v: %w: %w", client, ErrNoUpcall, err)
@@ -118,6 +123,7 @@ func (r *Router) Decide(client, vip netip.AddrPort, seq packet.Seq, d Decision) 
 		k.State = uint8(routerClientStateCLIENT_LOCAL)
 	}
 	k.Surrogate, k.Pool, k.Method, k.Request, k.Chunked = d.Surrogate, d.Pool, d.Method, d.Request, 0
+	k.Header = header
 	if d.Chunked {
 		k.Chunked = 1
 	}

@@ -44,6 +44,7 @@ type Router struct {
 	sweeper  sweeper
 	queues   queues
 	tables   tables
+	edits    edits
 	logs     logs
 	salt     uint32
 }
@@ -192,7 +193,7 @@ func (r *Router) named() map[string]*ebpf.Map {
 		routerMapPaths:         r.maps.Paths,
 		routerMapPoolNames:     r.maps.PoolNames,
 		routerMapPools:         r.maps.Pools,
-		routerMapFieldTexts:    r.maps.FieldTexts,
+		routerMapEdits:         r.maps.Edits,
 		routerMapWatchedFields: r.maps.WatchedFields,
 		routerMapSources:       r.maps.Sources,
 		routerMapSynOptions:    r.maps.SynOptions,

@@ -51,8 +51,8 @@ const (
 	routerBoundLOG_PAGE       routerBound = 1024
 	routerBoundLOG_HEAD       routerBound = 512
 	routerBoundLOG_NAME       routerBound = 128
-	routerBoundMAX_FIELDS     routerBound = 64
-	routerBoundFIELDS_TEXT    routerBound = 128
+	routerBoundMAX_EDITS      routerBound = 256
+	routerBoundEDIT_TEXT      routerBound = 128
 	routerBoundWATCHES        routerBound = 4
 )
 
@@ -74,9 +74,12 @@ type routerClient struct {
 	Pool      uint16
 	Chunked   uint8
 	Band      uint8
+	Header    uint16
+	_         [2]byte
 	Ifindex   uint32
 	Since     uint32
 	Seq       uint32
+	_         [4]byte
 	Request   uint64
 }
 
@@ -127,6 +130,18 @@ type routerConfig struct {
 	Salt       uint32
 }
 
+type routerEdit struct {
+	_         structs.HostLayout
+	Len       uint16
+	FirstMark uint16
+	Strip     uint16
+	PrefixLen uint16
+	HostLen   uint16
+	Text      [128]uint8
+	Prefix    [128]uint8
+	Host      [128]uint8
+}
+
 type routerEnded struct {
 	_      structs.HostLayout
 	Client routerTuple
@@ -148,13 +163,6 @@ const (
 	routerFieldMarkMARK_NODE       routerFieldMark = 2
 	routerFieldMarkMARK_REQUEST_ID routerFieldMark = 3
 )
-
-type routerFields struct {
-	_     structs.HostLayout
-	Len   uint16
-	First uint16
-	Text  [128]uint8
-}
 
 type routerFlow struct {
 	_      structs.HostLayout
@@ -181,7 +189,7 @@ const (
 	routerHeaderHEADER_NONE     routerHeader = 0
 	routerHeaderHEADER_PROXY_V1 routerHeader = 1
 	routerHeaderHEADER_PROXY_V2 routerHeader = 2
-	routerHeaderHEADER_FIELDS   routerHeader = 3
+	routerHeaderHEADER_EDIT     routerHeader = 3
 )
 
 type routerHostKey struct {
@@ -344,6 +352,7 @@ type routerRoute struct {
 	_      structs.HostLayout
 	Pool   uint16
 	Upcall uint16
+	Header uint16
 }
 
 type routerRouteKey struct {
@@ -594,7 +603,7 @@ const (
 	routerVipFlagVIP_TLS      routerVipFlag = 32
 	routerVipFlagVIP_HOLD     routerVipFlag = 16
 	routerVipFlagVIP_LOG      routerVipFlag = 64
-	routerVipFlagVIP_FIELDS   routerVipFlag = 128
+	routerVipFlagVIP_WATCH    routerVipFlag = 128
 )
 
 type routerVipKey struct {
@@ -625,8 +634,8 @@ type routerZoneKey struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	routerMapClients           = "clients"
+	routerMapEdits             = "edits"
 	routerMapEvents            = "events"
-	routerMapFieldTexts        = "field_texts"
 	routerMapFlows             = "flows"
 	routerMapHandshakes        = "handshakes"
 	routerMapHosts             = "hosts"
@@ -737,8 +746,8 @@ type routerProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type routerMapSpecs struct {
 	Clients       *ebpf.MapSpec `ebpf:"clients"`
+	Edits         *ebpf.MapSpec `ebpf:"edits"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
-	FieldTexts    *ebpf.MapSpec `ebpf:"field_texts"`
 	Flows         *ebpf.MapSpec `ebpf:"flows"`
 	Handshakes    *ebpf.MapSpec `ebpf:"handshakes"`
 	Hosts         *ebpf.MapSpec `ebpf:"hosts"`
@@ -821,8 +830,8 @@ func (o *routerObjects) Close() error {
 // It can be passed to loadRouterObjects or ebpf.CollectionSpec.LoadAndAssign.
 type routerMaps struct {
 	Clients       *ebpf.Map `ebpf:"clients"`
+	Edits         *ebpf.Map `ebpf:"edits"`
 	Events        *ebpf.Map `ebpf:"events"`
-	FieldTexts    *ebpf.Map `ebpf:"field_texts"`
 	Flows         *ebpf.Map `ebpf:"flows"`
 	Handshakes    *ebpf.Map `ebpf:"handshakes"`
 	Hosts         *ebpf.Map `ebpf:"hosts"`
@@ -855,8 +864,8 @@ type routerMaps struct {
 func (m *routerMaps) Close() error {
 	return _RouterClose(
 		m.Clients,
+		m.Edits,
 		m.Events,
-		m.FieldTexts,
 		m.Flows,
 		m.Handshakes,
 		m.Hosts,

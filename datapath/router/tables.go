@@ -147,7 +147,7 @@ func (r *Router) UpdateTables(t Tables) error {
 		}
 	}
 	for id, p := range t.Pools {
-		if h := had.Pools[id]; p.Policy == h.Policy && p.Reuse == h.Reuse && p.Header == h.Header && p.Fields == h.Fields && slices.Equal(p.Members, h.Members) && slices.Equal(p.Table, h.Table) {
+		if h := had.Pools[id]; p.Policy == h.Policy && p.Reuse == h.Reuse && p.Header == h.Header && p.Edit == h.Edit && slices.Equal(p.Members, h.Members) && slices.Equal(p.Table, h.Table) {
 			continue
 		}
 		if err := r.writePool(r.tables.generation, id, p); err != nil {
@@ -171,7 +171,7 @@ type VIP struct {
 	TLS     bool // sessions are routed by their hello
 	Hold    bool // each request waits until the previous response is complete
 	Log     bool // what is spliced leaves a record
-	// Watch are names of fields that the router sets, and that no request to a pool with Fields may have. "": none.
+	// Watch are names of fields that the router sets, and that no request with an Edit may have. "": none.
 	Watch [Watches]string
 }
 
@@ -213,7 +213,7 @@ func (r *Router) writeVIPs(generation uint32, vips map[netip.AddrPort]VIP) error
 			routerVipFlagVIP_HOLD:     v.Hold,
 			routerVipFlagVIP_TLS:      v.TLS,
 			routerVipFlagVIP_LOG:      v.Log,
-			routerVipFlagVIP_FIELDS:   v.watches(),
+			routerVipFlagVIP_WATCH:    v.watches(),
 		} {
 			if on {
 				k.Flags |= uint8(flag)
@@ -245,6 +245,7 @@ type Route struct {
 	Prefix    string // at most RouteBytes
 	Pool      uint16
 	Upcall    bool
+	Edit      Edit // in place of the pool's
 }
 
 // SetRoutes replaces all hosts and routes, not atomically.
@@ -273,6 +274,10 @@ func (r *Router) writeRoutes(generation uint32, hosts []Host, routes []Route) er
 			return fmt.Errorf("set routes: prefix %q is longer than %d bytes", p.Prefix, RouteBytes)
 		}
 		v := routerRoute{Pool: p.Pool}
+		var err error
+		if v.Header, err = r.headerOf(NoHeader, p.Edit); err != nil {
+			return fmt.Errorf("set routes: %w", err)
+		}
 		if p.Upcall {
 			v.Upcall = 1
 		}
@@ -315,20 +320,19 @@ type Pool struct {
 	Policy  Policy
 	Reuse   Reuse
 	Header  Header
-	Fields  string   // for Header Fields: lines of fields, with marks in place of values
+	Edit    Edit     // of its requests, unless their route has one; needs NoHeader
 	Members []uint16 // for Least
 	Table   []uint16 // for the others
 }
 
-// Header is how a surrogate learns its client.
+// Header is what goes to a surrogate before a client's first byte.
 type Header uint16
 
-// The ways: a header of the PROXY protocol before a client's first byte, or fields in each request.
+// The headers: of the PROXY protocol, in its versions.
 const (
 	NoHeader = Header(routerHeaderHEADER_NONE)
 	ProxyV1  = Header(routerHeaderHEADER_PROXY_V1)
 	ProxyV2  = Header(routerHeaderHEADER_PROXY_V2)
-	Fields   = Header(routerHeaderHEADER_FIELDS)
 )
 
 // SetPool replaces a pool.
@@ -347,7 +351,7 @@ func (r *Router) writePool(generation uint32, id uint16, p Pool) error {
 	if err := r.maps.Pools.Lookup(poolPlace(r.tables.generation, id), &k); err != nil {
 		return fmt.Errorf("set pool %d: %w", id, err)
 	}
-	header, err := r.headerOf(&p)
+	header, err := r.headerOf(p.Header, p.Edit)
 	if err != nil {
 		return fmt.Errorf("set pool %d: %w", id, err)
 	}

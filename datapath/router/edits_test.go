@@ -27,7 +27,7 @@ func marked(t testing.TB, f family, text string) (*rig, *client, *surrogate) {
 	k.vip(f, func(v *VIP) {
 		v.Hold, v.Watch = true, [Watches]string{"x-forwarded-for", "x-forwarded-proto", "x-real-ip", "client-ip"}
 	})
-	k.must(k.SetPool(1, Pool{Policy: RoundRobin, Table: []uint16{1}, Header: Fields, Fields: text}))
+	k.must(k.SetPool(1, Pool{Policy: RoundRobin, Table: []uint16{1}, Edit: Edit{Fields: text}}))
 	s := k.idle(1, f)
 	c := newClient(k, f, f.usual())
 	c.connect(routerVerdictSYN_ANSWERED)
@@ -376,14 +376,14 @@ func TestTextsKeepTheirNumbers(t *testing.T) {
 	k.vip(families[0])
 	number := func(text string) uint16 {
 		t.Helper()
-		k.must(k.SetPool(1, Pool{Header: Fields, Fields: text}))
+		k.must(k.SetPool(1, Pool{Edit: Edit{Fields: text}}))
 		var p routerPool
 		k.must(k.maps.Pools.Lookup(poolPlace(k.tables.generation, 1), &p))
 		return p.Header
 	}
 	kept := number("Kept: " + MarkAddress + "\r\n")
-	k.must(k.SetPool(2, Pool{Header: Fields, Fields: "Kept: " + MarkAddress + "\r\n"}))
-	for i := range 3 * int(routerBoundMAX_FIELDS) {
+	k.must(k.SetPool(2, Pool{Edit: Edit{Fields: "Kept: " + MarkAddress + "\r\n"}}))
+	for i := range 2 * int(routerBoundMAX_EDITS) {
 		if n := number(fmt.Sprintf("Field-%d: x\r\n", i)); n == kept {
 			t.Fatal("a number in use was given away")
 		}
@@ -391,10 +391,79 @@ func TestTextsKeepTheirNumbers(t *testing.T) {
 	if number("Kept: "+MarkAddress+"\r\n") != kept {
 		t.Error("the same text has another number")
 	}
-	for _, text := range []string{"", strings.Repeat("x", FieldsText+1)} {
-		if err := k.SetPool(3, Pool{Header: Fields, Fields: text}); err == nil {
-			t.Errorf("%d bytes are taken", len(text))
+	for _, e := range []Edit{{Fields: strings.Repeat("x", EditText+1)}, {Prefix: strings.Repeat("x", EditText+1)}, {Host: strings.Repeat("x", EditText+1)}, {Strip: -1}, {Strip: RouteBytes + 1}} {
+		if err := k.SetPool(3, Pool{Edit: e}); err == nil {
+			t.Errorf("%+v is taken", e)
 		}
+	}
+}
+
+// rewritten prepares a route that edits, and a connected client.
+func rewritten(t testing.TB, f family, e Edit) (*rig, *client, *surrogate) {
+	t.Helper()
+	k, c, s := marked(t, f, forwardedFor)
+	k.must(k.SetVIPs(map[netip.AddrPort]VIP{f.vip: {ID: 3, MSS: 1400, NoHosts: true, Hold: true}}))
+	k.must(k.SetRoutes(nil, []Route{{VIP: 3, Method: uint8(routerMethodMETHOD_GET), Prefix: "/a", Pool: 1, Edit: e}, {VIP: 3, Method: uint8(routerMethodMETHOD_POST), Prefix: "/a", Pool: 1, Edit: e}}))
+	return k, c, s
+}
+
+// TestRewrite: the surrogate gets another host and path, and the client's numbers fit all the same.
+func TestRewrite(t *testing.T) {
+	const body = "\r\nContent-Length: 5\r\n\r\nhello"
+	for name, tc := range map[string]struct {
+		edit          Edit
+		request, want string
+	}{
+		"longer host":          {Edit{Host: "origin.example.net"}, "GET /a HTTP/1.1\r\nHost: a\r\nA: b\r\n\r\n", "GET /a HTTP/1.1\r\nHost: origin.example.net\r\nA: b\r\n\r\n"},
+		"shorter host":         {Edit{Host: "o"}, "GET /a HTTP/1.1\r\nA: b\r\nHost: www.example.net:80\r\n\r\n", "GET /a HTTP/1.1\r\nA: b\r\nHost: o" + strings.Repeat(" ", 18) + "\r\n\r\n"},
+		"the same host":        {Edit{Host: "b"}, "GET /a HTTP/1.1\r\nHost: a\r\n\r\n", "GET /a HTTP/1.1\r\nHost: b \r\n\r\n"},
+		"longer path":          {Edit{Prefix: "/origin/a", Strip: 2}, "GET /a/b?c HTTP/1.1\r\nHost: a\r\n\r\n", "GET /origin/a/b?c HTTP/1.1\r\nHost: a\r\n\r\n"},
+		"shorter path":         {Edit{Prefix: "/", Strip: 7}, "GET /a/long/b HTTP/1.1\r\nHost: a\r\n\r\n", "GET /" + "/b HTTP/1.1\r\nHost: a" + strings.Repeat(" ", 7) + "\r\n\r\n"},
+		"in front of the path": {Edit{Prefix: "/x"}, "POST /a HTTP/1.1\r\nHost: a" + body, "POST /x/a HTTP/1.1\r\nHost: a" + body},
+		"all": {Edit{Prefix: "/xyz", Strip: 2, Host: "origin", Fields: "A: b\r\n"}, "POST /a HTTP/1.1\r\nHost: a" + body,
+			"POST /xyz HTTP/1.1\r\nHost: origin\r\nContent-Length: 5\r\nA: b\r\n\r\nhello"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachFamily(t, func(t *testing.T, f family) {
+				_, c, s := rewritten(t, f, tc.edit)
+				for _, verdict := range []routerVerdict{routerVerdictHANDOFF, routerVerdictTO_SERVER} {
+					got := s.takes(c.send(packet.ACK|packet.PSH, tc.request, verdict, actRedirect))
+					if string(got.Payload()) != tc.want {
+						t.Fatalf("got %q\nwant %q", got.Payload(), tc.want)
+					}
+					told := c.takes(s.send(packet.ACK|packet.PSH, plainResponse, routerVerdictTO_CLIENT, actRedirect))
+					if told.TCP().Ack() != c.seq {
+						t.Fatalf("the client is told %d, want %d", told.TCP().Ack(), c.seq)
+					}
+					s.takes(c.send(packet.ACK, "", routerVerdictTO_SERVER, actRedirect))
+				}
+			})
+		})
+	}
+}
+
+// TestRewriteAgain: a head that is repeated with another host's length is not sent in place of the first.
+func TestRewriteAgain(t *testing.T) {
+	k, c, _ := rewritten(t, families[0], Edit{Host: "origin"})
+	first := "GET /a HTTP/1.1\r\nHost: aa\r\nA: b\r\n\r\n"
+	whole := k.want(packet.Build(c.packet(packet.ACK, first)), routerVerdictHANDOFF, actRedirect).parsed(t)
+	again := k.want(packet.Build(c.packet(packet.ACK, first)), routerVerdictTO_SERVER, actRedirect).parsed(t)
+	if !bytes.Equal(whole.Payload(), again.Payload()) || whole.TCP().Seq() != again.TCP().Seq() {
+		t.Errorf("again %q", again.Payload())
+	}
+	k.want(packet.Build(c.packet(packet.ACK, "GET /a HTTP/1.1\r\nHost: a\r\nA: bb\r\n\r\n")), routerVerdictDROP_RACE, actShot)
+}
+
+// TestRewriteRefused: what cannot be rewritten is the proxy's.
+func TestRewriteRefused(t *testing.T) {
+	for request, e := range map[string]Edit{
+		"GET /a HTTP/1.0\r\nA: b\r\n\r\n":               {Host: "origin"},
+		"GET /a HTTP/1.0\r\n\r\n":                       {Prefix: "/b", Strip: 2},
+		"GET /a HTTP/1.1\r\nHost: a\r\n\r\n":            {Prefix: "/b", Strip: 12},
+		"GET /a HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n": {Host: "b"},
+	} {
+		k, c, _ := rewritten(t, families[0], e)
+		k.want(packet.Build(c.packet(packet.ACK, request)), routerVerdictUPCALL, actRedirect)
 	}
 }
 
@@ -459,7 +528,7 @@ func told(b string) (values []string) {
 			switch {
 			case c == '_':
 				return '-'
-			case c <= ' ' || c >= 0x7f:
+			case c <= ' ' || c > 0x7f:
 				return -1
 			}
 			return c

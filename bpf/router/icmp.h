@@ -247,6 +247,35 @@ static __always_inline bool in_flight(const struct splice *s, __u32 seq, bool to
 	return !before(seq, s->snd_una) && !before(s->snd_nxt, seq);
 }
 
+/* The verdict on an error that is not about a packet of the session. A client knows nothing of a leg that has its address. */
+static __always_inline int not_translated(const struct splice *s, bool to_server)
+{
+	return !to_server && s->flags & SPLICE_KEEP ? CONSUMED : PASS;
+}
+
+/* Undoes the translation of the quoted packet, w->packet, into w->out. Returns ICMP_TRANSLATED, or another verdict. */
+static __always_inline int unfill(struct splice *s, struct work *w, bool to_server)
+{
+	const struct packet *p = &w->packet;
+	int verdict = ICMP_TRANSLATED;
+
+	bpf_spin_lock(&s->lock);
+	if (!same_tuple(to_server ? &s->client : &s->server, &p->key) ||
+	    (s->state != SPLICE_ACTIVE && s->state != SPLICE_CLOSING))
+		verdict = not_translated(s, to_server);
+	else if (!in_flight(s, p->seq, to_server))
+		verdict = DROP_WINDOW;
+	w->out.keep_ts = !!(s->flags & SPLICE_TS);
+	w->out.keep_sack =
+		(s->flags & (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK)) == (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK);
+	if (to_server)
+		unfill_to_client(s, p, &w->out);
+	else
+		unfill_to_server(s, p, &w->out);
+	bpf_spin_unlock(&s->lock);
+	return verdict;
+}
+
 __noinline int icmp_error(struct __sk_buff *skb)
 {
 	struct work *w = work();
@@ -258,7 +287,7 @@ __noinline int icmp_error(struct __sk_buff *skb)
 	bool whole, to_server;
 	__u64 change;
 	__u8 type;
-	int err;
+	int err, verdict;
 
 	if (!w)
 		return PASS;
@@ -269,34 +298,21 @@ __noinline int icmp_error(struct __sk_buff *skb)
 	    !read_quoted(skb, p, q, &whole))
 		return PASS;
 	f = bpf_map_lookup_elem(&flows, &p->key);
-	if (!f || (f->side != SIDE_CLIENT && f->side != SIDE_SERVER) || (whole && p->flags & SYN))
+	if (!f || (f->side != SIDE_CLIENT && f->side != SIDE_SERVER))
 		return PASS;
 	to_server = f->side == SIDE_CLIENT;
 	s = splice_at(f->splice);
 	if (!s)
 		return PASS;
+	if (whole && p->flags & SYN)
+		return not_translated(s, to_server);
 	if (p->ttl <= 1)
 		return DROP_TTL;
 	if (p->options && !read_options(skb, p, &w->option.now))
 		return DROP_BAD_OPTIONS;
-	bpf_spin_lock(&s->lock);
-	if (!same_tuple(to_server ? &s->client : &s->server, &p->key) ||
-	    (s->state != SPLICE_ACTIVE && s->state != SPLICE_CLOSING)) {
-		bpf_spin_unlock(&s->lock);
-		return PASS;
-	}
-	if (!in_flight(s, p->seq, to_server)) {
-		bpf_spin_unlock(&s->lock);
-		return DROP_WINDOW;
-	}
-	w->out.keep_ts = !!(s->flags & SPLICE_TS);
-	w->out.keep_sack =
-		(s->flags & (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK)) == (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK);
-	if (to_server)
-		unfill_to_client(s, p, &w->out);
-	else
-		unfill_to_server(s, p, &w->out);
-	bpf_spin_unlock(&s->lock);
+	verdict = unfill(s, w, to_server);
+	if (verdict != ICMP_TRANSLATED)
+		return verdict;
 	if (hop_is_old(&w->out.hop, now))
 		resolve(skb, &w->out, &w->fib, p->v6, now);
 	change = rewrite_quote(skb, p, &w->out, &w->option, q, whole) + bound_mtu(skb, p, l4, type);

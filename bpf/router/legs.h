@@ -72,12 +72,12 @@ static __always_inline void report(__u32 kind, __u32 end, __u32 idx, const struc
 	e->age = now - s->opened;
 	e->idle = now - s->seen;
 	e->at = now;
-	/* all but legs that a request may wait for: a wake-up for each would cost more than everything else */
-	bpf_ringbuf_submit(e,
-			   kind == EVENT_LEG_UP || end == LEG_MALFORMED ||
-					   bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) - EVENTS_UNREAD < EVENTS_MORE
-				   ? BPF_RB_FORCE_WAKEUP
-				   : BPF_RB_NO_WAKEUP);
+	/* all but legs that a request may wait for, or whose tuple one may: a wake-up for each would cost more than everything else */
+	bpf_ringbuf_submit(
+		e, kind == EVENT_LEG_UP || kind == EVENT_LEG_STALE || end == LEG_MALFORMED || s->flags & SPLICE_KEEP ||
+				   bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) - EVENTS_UNREAD < EVENTS_MORE
+			   ? BPF_RB_FORCE_WAKEUP
+			   : BPF_RB_NO_WAKEUP);
 }
 
 /*
@@ -91,7 +91,8 @@ __noinline int push_leg(__u32 surrogate, __u32 leg_class, __u32 band, __u32 idx)
 	__u32 now = clock_ms();
 	bool retired;
 
-	if (!s || (queue && !bpf_map_push_elem(queue, &idx, 0)))
+	/* one that keeps its client's address is found by its number */
+	if (!s || s->flags & SPLICE_KEEP || (queue && !bpf_map_push_elem(queue, &idx, 0)))
 		return 0;
 	bpf_spin_lock(&s->lock);
 	retired = retire_event(s, now);

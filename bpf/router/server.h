@@ -49,6 +49,7 @@ __noinline int leg_up(struct __sk_buff *skb, __u32 idx)
 	bpf_spin_unlock(&s->lock);
 	switch (next) {
 	case OPENING_RESET:
+		report(EVENT_LEG_STALE, 0, idx, s, in.now);
 		return reset_sender(skb, w);
 	case OPENING_REFUSED:
 		report(EVENT_LEG_DOWN, LEG_REFUSED, idx, s, in.now);

@@ -73,6 +73,7 @@ static __always_inline void client_of(const struct splice *s, const struct confi
 		   (s->flags & SPLICE_CLIENT_WSCALE ? CLIENT_WSCALE : 0);
 	c->wscale = s->client_shift;
 	c->band = s->client_band;
+	c->leg = 0;
 	c->mss = set->mss[s->leg_class >> 1 & (MSS_CLASSES - 1)];
 }
 
@@ -194,6 +195,11 @@ static __always_inline void return_leg(const struct popped_leg *t)
 	push_leg(t->surrogate, t->leg_class, t->band, t->idx);
 }
 
+static __always_inline bool is_idle_of(const struct splice *s, const struct popped_leg *t)
+{
+	return s && s->state == SPLICE_IDLE && s->surrogate == t->surrogate && s->leg_class == t->leg_class;
+}
+
 /* Pops an idle leg of t's surrogate for the decided request. NULL: none. */
 static __always_inline struct splice *pop_leg(struct work *w, const struct config *set, bool first,
 					      struct popped_leg *t)
@@ -205,6 +211,12 @@ static __always_inline struct splice *pop_leg(struct work *w, const struct confi
 	t->reuse = reuse_of(w->routing.generation, w->decision.pool);
 	if (t->band >= BAND_FAR || t->reuse == REUSE_NEVER || (t->reuse == REUSE_SAFE && first))
 		t->band = BAND_NONE; /* legs that have served nobody */
+	if (w->client.leg) {
+		struct splice *kept = splice_at(w->client.leg - 1);
+
+		t->idx = w->client.leg - 1;
+		return is_idle_of(kept, t) && may_serve(kept, &w->packet.key) ? kept : NULL;
+	}
 	queue = queue_of(t->surrogate, t->leg_class, t->band);
 	for (int i = 0; i < STALE_LEGS; i++) {
 		struct splice *s;
@@ -217,7 +229,7 @@ static __always_inline struct splice *pop_leg(struct work *w, const struct confi
 			continue;
 		}
 		s = splice_at(t->idx);
-		if (s && s->state == SPLICE_IDLE && s->surrogate == t->surrogate && s->leg_class == t->leg_class)
+		if (is_idle_of(s, t))
 			return s; /* others have died in the queue */
 	}
 	return NULL;

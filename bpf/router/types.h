@@ -95,8 +95,10 @@ struct client {
 	__u8 band;    /* enum band */
 	__u16 header; /* enum header, of a decided request; HEADER_NONE: the pool's */
 	__u32 ifindex;
-	__u32 since;   /* ms */
-	__u32 seq;     /* start of its request */
+	__u32 since; /* ms */
+	__u32 seq;   /* start of its request */
+	__u32 leg;   /* 1 + the splice of the leg that was opened for it; 0: any of the surrogate's */
+	__u32 pad;
 	__u64 request; /* length of the decided request, head and body (bytes) */
 };
 
@@ -266,7 +268,7 @@ struct pool_name {
 	__u8 name[POOL_NAME];
 };
 
-enum event_kind { EVENT_LEG_UP = 1, EVENT_LEG_DOWN, EVENT_LEG_ANSWERED };
+enum event_kind { EVENT_LEG_UP = 1, EVENT_LEG_DOWN, EVENT_LEG_ANSWERED, EVENT_LEG_STALE };
 
 enum leg_end {
 	LEG_REFUSED = 1, /* RST in answer to our SYN */

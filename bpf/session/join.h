@@ -64,6 +64,12 @@ static __always_inline void send_first(struct splice *s, const struct input *in,
 		pass_client_fin(s, s->snd_nxt);
 }
 
+/* Whether the leg may serve the client: one that keeps its client's address serves it alone, and once. */
+static __always_inline bool may_serve(const struct splice *s, const struct tuple *client)
+{
+	return !(s->flags & SPLICE_KEEP) || (same_addr(s->server.dst, client->src) && s->server.dport == client->sport);
+}
+
 /*
  * Joins the current client to an idle leg of this surrogate and class. False: the leg is no longer idle, or was
  * reassigned.
@@ -71,7 +77,8 @@ static __always_inline void send_first(struct splice *s, const struct input *in,
 static __always_inline bool join_event(struct splice *s, const struct input *in, const struct joining *j,
 				       __u32 surrogate, __u32 leg_class, struct translation *out, struct joined *joined)
 {
-	if (s->state != SPLICE_IDLE || s->surrogate != surrogate || s->leg_class != leg_class)
+	if (s->state != SPLICE_IDLE || s->surrogate != surrogate || s->leg_class != leg_class ||
+	    !may_serve(s, &in->packet->key))
 		return false;
 	joined->leg_band = s->band;
 	joined->widen = s->flags & SPLICE_WIDE;
@@ -80,8 +87,10 @@ static __always_inline bool join_event(struct splice *s, const struct input *in,
 	s->client = in->packet->key;
 	join_band(s, j->band);
 	s->client_shift = j->shift;
-	s->flags &= SPLICE_TS | SPLICE_SERVER_SACK | SPLICE_SERVER_WSCALE;
+	s->flags &= SPLICE_TS | SPLICE_SERVER_SACK | SPLICE_SERVER_WSCALE | SPLICE_KEEP;
 	s->flags |= SPLICE_ANCHOR | j->flags;
+	if (s->flags & SPLICE_KEEP)
+		s->flags |= SPLICE_SPOILT;
 	s->challenged = 0;
 	join_numbers(s, in, j);
 	s->client_requests = 0;

@@ -25,7 +25,7 @@ static __always_inline void note_syn_ack(struct splice *s, const struct packet *
 	s->rcv_edge = s->rcv_nxt + SYN_WINDOW;
 	s->snd_span = s->rcv_span = LEAST_SPAN;
 	s->server_mss = p->mss ?: (p->v6 ? MSS_DEFAULT_V6 : MSS_DEFAULT_V4);
-	s->flags = 0;
+	s->flags &= SPLICE_KEEP;
 	if (has_ts(p) && s->leg_class & 1) {
 		s->flags |= SPLICE_TS;
 		s->ts_server = p->tsval;

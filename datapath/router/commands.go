@@ -97,6 +97,8 @@ type Decision struct {
 	Upgrade   bool // it carries Upgrade
 	Opaque    bool // the session is not HTTP
 	Edit      Edit // in place of the pool's
+	Keep      bool // on Leg, which was opened for the client: it has its address and port
+	Leg       uint32
 }
 
 // ErrNoUpcall is returned by Decide when the client no longer waits for this decision: it has reset its session, or started
@@ -124,6 +126,9 @@ func (r *Router) Decide(client, vip netip.AddrPort, seq packet.Seq, d Decision) 
 	}
 	k.Surrogate, k.Pool, k.Method, k.Request, k.Chunked = d.Surrogate, d.Pool, d.Method, d.Request, 0
 	k.Header = header
+	if k.Leg = 0; d.Keep {
+		k.Leg = d.Leg + 1
+	}
 	if d.Chunked {
 		k.Chunked = 1
 	}

@@ -44,7 +44,8 @@ func (e End) String() string {
 // Event reports a change of a server leg.
 type Event struct {
 	Answered  bool // received a SYN-ACK, which waits for CompleteLeg
-	Up        bool // established; otherwise it has ended
+	Up        bool // established
+	Stale     bool // met a connection on the same ports, which has been reset: the SYN must be repeated. Otherwise it has ended
 	End       End
 	Band      uint8
 	Class     uint8
@@ -72,8 +73,8 @@ func (r *Router) Events() (*Events, error) {
 	return &Events{reader: reader}, nil
 }
 
-// Next waits for an event until then; the error is os.ErrDeadlineExceeded. The kernel wakes the reader only for legs that come up,
-// and for many other events: those are read at the deadline.
+// Next waits for an event until then; the error is os.ErrDeadlineExceeded. The kernel wakes the reader only for legs that come up
+// or may be waited for, and for many other events: those are read at the deadline.
 func (e *Events) Next(until time.Time) (Event, error) {
 	e.reader.SetDeadline(until)
 	return e.next()
@@ -93,7 +94,8 @@ func (e *Events) next() (Event, error) {
 	k := (*routerLegEvent)(unsafe.Pointer(&e.record.RawSample[0]))
 	return Event{
 		Answered: routerEventKind(k.Kind) == routerEventKindEVENT_LEG_ANSWERED,
-		Up:       routerEventKind(k.Kind) == routerEventKindEVENT_LEG_UP, End: End(k.End), Class: k.LegClass, Band: uint8(k.Band),
+		Up:       routerEventKind(k.Kind) == routerEventKindEVENT_LEG_UP,
+		Stale:    routerEventKind(k.Kind) == routerEventKindEVENT_LEG_STALE, End: End(k.End), Class: k.LegClass, Band: uint8(k.Band),
 		Surrogate: k.Surrogate, Splice: k.Splice, Requests: k.Requests, Announced: k.Announced != 0,
 		Age: time.Duration(k.Age) * time.Millisecond, Idle: time.Duration(k.Idle) * time.Millisecond,
 		Ago: time.Duration(max(0, int32(datapath.Clock()-k.At))) * time.Millisecond,

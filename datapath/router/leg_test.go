@@ -133,6 +133,11 @@ func TestLegIsNotEstablished(t *testing.T) {
 				if tc.dead {
 					want = Dead
 					events.want(Event{End: Refused, Class: f.class(), Surrogate: 1, Splice: 3})
+				} else if tc.verdict == routerVerdictRESET_SENT {
+					e := events.next() // its times have no meaning
+					if e == nil || !e.Stale || e.Splice != 3 || e.Surrogate != 1 || e.Class != f.class() {
+						t.Errorf("event %+v", e)
+					}
 				} else {
 					events.none()
 				}

@@ -79,6 +79,8 @@ type routerClient struct {
 	Ifindex   uint32
 	Since     uint32
 	Seq       uint32
+	Leg       uint32
+	Pad       uint32
 	_         [4]byte
 	Request   uint64
 }
@@ -154,6 +156,7 @@ const (
 	routerEventKindEVENT_LEG_UP       routerEventKind = 1
 	routerEventKindEVENT_LEG_DOWN     routerEventKind = 2
 	routerEventKindEVENT_LEG_ANSWERED routerEventKind = 3
+	routerEventKindEVENT_LEG_STALE    routerEventKind = 4
 )
 
 type routerFieldMark uint32
@@ -491,6 +494,7 @@ const (
 	routerSpliceFlagSPLICE_ROUTED        routerSpliceFlag = 32768
 	routerSpliceFlagSPLICE_HOLD          routerSpliceFlag = 65536
 	routerSpliceFlagSPLICE_UPGRADE       routerSpliceFlag = 131072
+	routerSpliceFlagSPLICE_KEEP          routerSpliceFlag = 262144
 )
 
 type routerSpliceState uint32

@@ -57,6 +57,7 @@ type Splice struct {
 	Unanswered      bool   // a request was sent, and no response received
 	Timestamps      bool
 	WScale          bool   // the surrogate uses window scale
+	Keep            bool   // Router is the client's own address and port
 	Opaque          bool   // its messages are not tracked
 	Requests        uint32 // served on the server leg
 	ClientRequests  uint32
@@ -97,6 +98,7 @@ func (r *Router) splice(number uint32, k *routerSplice) Splice {
 		Unanswered: routerFraming(k.Response) == routerFramingFRAMING_HEAD,
 		Timestamps: k.Flags&uint32(routerSpliceFlagSPLICE_TS) != 0,
 		WScale:     k.Flags&uint32(routerSpliceFlagSPLICE_SERVER_WSCALE) != 0,
+		Keep:       k.Flags&uint32(routerSpliceFlagSPLICE_KEEP) != 0,
 		Opaque:     routerFraming(k.Request) == routerFramingFRAMING_OPAQUE,
 		Requests:   k.Requests, ClientRequests: k.ClientRequests, ServerMSS: k.ServerMss,
 		BytesToServer: k.BytesToServer, BytesToClient: k.BytesToClient,
@@ -154,6 +156,7 @@ type Leg struct {
 	TSval     uint32 // in the SYN
 	// Late delays the ACK of the SYN-ACK, which the caller then sends before CompleteLeg. 0: the kernel sends it at once.
 	Late time.Duration
+	Keep bool // Router is the address and port of a client, which alone gets the leg
 }
 
 // OpenLeg makes the kernel expect the SYN-ACK of a SYN with these numbers. The caller owns the splice and sends the SYN
@@ -167,6 +170,9 @@ func (r *Router) OpenLeg(l Leg) error {
 		Since: datapath.Clock(), Seen: datapath.Clock(),
 	}
 	k.ToServer.Ifindex = uint32(l.Ifindex)
+	if l.Keep {
+		k.Flags = uint32(routerSpliceFlagSPLICE_KEEP)
+	}
 	if err := r.used(l.Number); err != nil {
 		return fmt.Errorf("open leg %d: %w", l.Number, err)
 	}

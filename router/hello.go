@@ -99,6 +99,9 @@ func (r *Router) decidePassed(vip netip.AddrPort, h *hello.Hello, client netip.A
 		return passthrough.Decision{Alert: hello.UnrecognizedName, Reason: "no_route"}
 	}
 	p := s.pools[match.Pool]
+	if p.cfg.Keeps() { // its surrogates would take the router's address for the client's
+		return passthrough.Decision{Alert: hello.InternalError, Reason: "not_spliced"}
+	}
 	chosen, ok := p.usable(r.upcalls.proxied.pop(clientKey{client, vip}))
 	if !ok {
 		chosen, ok = p.pick(hello.Hash(client.Addr(), h.ServerName), client.Addr(), exclude, r.sessions)

@@ -335,7 +335,11 @@ func (u *upcalls) splice(ctx context.Context, s *state, p *pending, w *wanted) b
 			break
 		}
 		wait, cancel := context.WithTimeout(ctx, legWait)
-		err := u.r.legs.WaitIdle(wait, pool.ids[at], class)
+		if pool.cfg.Keeps() {
+			d.Leg, d.Keep, err = u.r.legs.WaitKept(wait, pool.ids[at], class, p.client, p.vip)
+		} else {
+			err = u.r.legs.WaitIdle(wait, pool.ids[at], class)
+		}
 		cancel()
 		if u.r.current() != s {
 			return false

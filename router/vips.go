@@ -240,6 +240,9 @@ func (r *Router) decideProxied(vip netip.AddrPort, req *http.Request, client net
 		return fallback.Decision{Status: http.StatusNotFound, Reason: "no route matches the request"}
 	}
 	p := s.pools[match.Pool]
+	if p.cfg.Keeps() { // its surrogates would take the router's address for the client's
+		return fallback.Decision{Status: http.StatusServiceUnavailable, Reason: "the session cannot be spliced, and its surrogates serve no other"}
+	}
 	at, ok := p.usable(r.upcalls.proxied.pop(clientKey{client, vip}))
 	if !ok {
 		at, ok = p.pick(p.hashOf(&h), client.Addr(), exclude, r.sessions)

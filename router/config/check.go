@@ -18,6 +18,7 @@ func (d *decoder) crossCheck(cfg *Config) {
 	vips := d.checkVIPs(cfg)
 	d.checkEncrypted(cfg)
 	d.checkQUIC(cfg)
+	d.checkKept(cfg)
 	d.checkSurrogates(cfg, vips)
 	d.checkAccessLogs(cfg)
 	if d.Err() != nil {

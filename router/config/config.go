@@ -175,7 +175,7 @@ type Pool struct {
 	// ClientAddress needs legs that serve one client.
 	ClientAddress ClientAddress
 	QUICOnly      bool      // of VIPs of protocol quic alone: it has no legs
-	Source        Source    // of QUIC datagrams; "" for pools without
+	Source        Source    // of what surrogates receive
 	ServerID      *ServerID // in the surrogates' QUIC connection ids; nil: none
 	Health        *Health   // nil: no active checks
 	Surrogates    []Surrogate

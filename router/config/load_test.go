@@ -50,7 +50,7 @@ func TestParseDefaults(t *testing.T) {
 			Routes: []Route{{Pool: "default", Line: 5}},
 		}},
 		Pools: []Pool{{
-			Name: "default", Policy: RoundRobin, Reuse: ReuseAlways, Legs: Legs{Mode: LegsReady, Min: 16, Max: 4096, Idle: 45 * time.Second, Handshake: 150 * time.Millisecond}, Line: 7,
+			Name: "default", Policy: RoundRobin, Reuse: ReuseAlways, Source: SourceRouter, Legs: Legs{Mode: LegsReady, Min: 16, Max: 4096, Idle: 45 * time.Second, Handshake: 150 * time.Millisecond}, Line: 7,
 			Surrogates: []Surrogate{{Name: "s1", Address: netip.MustParseAddrPort("10.2.1.2:80"), Weight: 1, Line: 9}},
 		}},
 	}
@@ -127,7 +127,7 @@ func TestParseEveryKey(t *testing.T) {
 		}},
 		Pools: []Pool{
 			{
-				Name: "zoned", Policy: Nearest, Reuse: ReuseAlways, Legs: Legs{Mode: LegsReady, Min: 16, Max: 4096, Idle: 45 * time.Second, Handshake: 150 * time.Millisecond}, Line: 25,
+				Name: "zoned", Policy: Nearest, Reuse: ReuseAlways, Source: SourceRouter, Legs: Legs{Mode: LegsReady, Min: 16, Max: 4096, Idle: 45 * time.Second, Handshake: 150 * time.Millisecond}, Line: 25,
 				Nearest: []Zone{
 					{Prefix: netip.MustParsePrefix("2001:db8::/32"), Surrogates: []string{"z2"}},
 					{Prefix: netip.MustParsePrefix("10.1.0.0/16"), Surrogates: []string{"z1"}},
@@ -136,7 +136,7 @@ func TestParseEveryKey(t *testing.T) {
 				Surrogates: []Surrogate{z, z2},
 			},
 			{
-				Name: "video", Policy: Hash, HashQuery: []string{"id", "v"}, Reuse: ReuseSafe, Legs: Legs{
+				Name: "video", Policy: Hash, HashQuery: []string{"id", "v"}, Reuse: ReuseSafe, Source: SourceRouter, Legs: Legs{
 					Mode: LegsReady, Min: 2, Max: 8, Idle: 20 * time.Second, Requests: 900, Handshake: 150 * time.Millisecond,
 					Sources: []netip.Addr{netip.MustParseAddr("2001:db8::fe"), netip.MustParseAddr("2001:db8::ff")},
 				}, Line: 34,

@@ -60,7 +60,7 @@ func (d *decoder) pools(path string, n *node) []Pool {
 
 func (d *decoder) pool(path, name string, n *node) Pool {
 	p := Pool{
-		Name: name, Policy: RoundRobin, Reuse: ReuseAlways, Line: d.Place(path).Line,
+		Name: name, Policy: RoundRobin, Reuse: ReuseAlways, Source: SourceRouter, Line: d.Place(path).Line,
 		Legs: Legs{Mode: LegsReady, Min: defaultLegsMin, Max: defaultLegsMax, Idle: defaultLegsIdle, Handshake: defaultLegsHandshake},
 	}
 	d.Fields(path, n, []key{

@@ -9,15 +9,6 @@ import (
 	"baton/packet/quic"
 )
 
-// Source is where a surrogate sees the datagrams of QUIC clients come from.
-type Source string
-
-// The sources.
-const (
-	SourceRouter Source = "router" // a port of the router, so that replies return there
-	SourceKeep   Source = "keep"   // the client: the surrogate's route to it must lead through the router
-)
-
 // ServerID is what a pool's surrogates write into the connection ids that they choose.
 type ServerID struct {
 	Layout quic.Layout
@@ -124,15 +115,13 @@ func (d *decoder) checkQUIC(cfg *Config) {
 		path, vip := document.Join("pools", p.Name), quics[p.Name]
 		p.QUICOnly = vip != nil && !others[p.Name]
 		if vip == nil {
-			for _, k := range []string{"source", "server_id"} {
-				if at := document.Join(path, k); d.Given(at) {
-					d.WrongAt(d.Place(at), at, "is for pools of VIPs of protocol quic", "")
-				}
+			if at := document.Join(path, "server_id"); d.Given(at) {
+				d.WrongAt(d.Place(at), at, "is for pools of VIPs of protocol quic", "")
+			}
+			if at := document.Join(path, "client_address"); p.Source == SourceKeep && p.ClientAddress != "" {
+				d.WrongAt(d.Place(at), at, "tells surrogates what source: keep shows them", "one of them")
 			}
 			continue
-		}
-		if p.Source == "" {
-			p.Source = SourceRouter
 		}
 		for key, problem := range map[string]string{"health": "is checked over TCP", "legs": "are connections of TCP"} {
 			if at := document.Join(path, key); p.QUICOnly && d.Given(at) {

@@ -96,7 +96,7 @@ func TestRefuseQUIC(t *testing.T) {
 		}
 	}
 	cfg := strings.Replace(strings.Replace(both, "protocol: quic", "protocol: tls", 1), "10.9.9.9:443", "10.9.9.8:443", 1)
-	want := []string{"f:13:13: pools.q.source: is for pools of VIPs of protocol quic", "f:14:17: pools.q.server_id: is for pools of VIPs of protocol quic"}
+	want := []string{"f:14:17: pools.q.server_id: is for pools of VIPs of protocol quic"}
 	if _, err := Parse("f", []byte(cfg)); err == nil || err.Error() != strings.Join(want, "\n") {
 		t.Errorf("keys of QUIC without a VIP for it: %v", err)
 	}

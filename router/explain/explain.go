@@ -247,7 +247,7 @@ func (e *Explanation) choose(v *config.VIP, p *config.Pool, h *hashed, client ne
 		if count[i] > 0 {
 			c.Share = float64(count[i]) / float64(len(turns))
 			e.Chosen = append(e.Chosen, s.Name)
-			e.Action = action(v, &s, states[i])
+			e.Action = action(v, p, &s, states[i])
 		}
 		e.Candidates = append(e.Candidates, c)
 	}
@@ -282,7 +282,7 @@ func fewest(slots []uint16, states []Health) []uint16 {
 	return out
 }
 
-func action(v *config.VIP, s *config.Surrogate, h Health) string {
+func action(v *config.VIP, p *config.Pool, s *config.Surrogate, h Health) string {
 	switch {
 	case v.Mode == config.Redirect && s.Public != "":
 		return "redirected to " + s.Public
@@ -293,6 +293,12 @@ func action(v *config.VIP, s *config.Surrogate, h Health) string {
 	}
 	if why := config.Unspliced(v, s); why != "" {
 		return "proxied: " + why
+	}
+	if p.Keeps() && h.Local {
+		return "refused: the surrogate is on this host, and cannot be reached from the client's address"
+	}
+	if p.Keeps() {
+		return "spliced, from the client's address and port"
 	}
 	if h.Local {
 		return "proxied: the surrogate is on this host"
@@ -310,7 +316,7 @@ func actionOfSeveral(v *config.VIP, p *config.Pool, states []Health, names []str
 	for i := range p.Surrogates {
 		for _, name := range names {
 			if p.Surrogates[i].Name == name {
-				last = action(v, &p.Surrogates[i], states[i])
+				last = action(v, p, &p.Surrogates[i], states[i])
 				actions[last] = true
 			}
 		}

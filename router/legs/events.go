@@ -55,6 +55,8 @@ func (m *Manager) handle(e kernel.Event) {
 		m.answered(e, at)
 	case e.Up:
 		m.up(e)
+	case e.Stale:
+		m.stale(e, at)
 	default:
 		m.down(e, at)
 	}
@@ -84,7 +86,9 @@ func (m *Manager) established(p *pool, s kernel.Splice) {
 	if o != nil && (p.serverMSS == 0 || o.leg.Class != s.Class) {
 		m.learn(p, s, o.leg.Class)
 	}
-	if c := p.classes[s.Class]; c != nil && len(c.waiters) > 0 {
+	if s.Keep {
+		m.keptUp(p, o, s)
+	} else if c := p.classes[s.Class]; c != nil && len(c.waiters) > 0 {
 		c.waiters[0] <- nil
 		c.waiters = c.waiters[1:]
 		c.granted++
@@ -113,10 +117,12 @@ func (m *Manager) down(e kernel.Event, now time.Time) {
 		return // already freed and reused
 	}
 	m.o.Event(p.name, e.End.String())
+	if o := p.opening[e.Splice]; o != nil {
+		o.tell(ErrNoLeg)
+	}
 	switch e.End {
 	case kernel.Refused:
-		p.failed(now)
-		go m.o.Failed(p.name, "refused")
+		m.unopened(p, s.Keep, "refused", now)
 	case kernel.Failed:
 		m.o.Event(p.name, "failed handoff")
 		go m.o.Doubted(p.name)
@@ -128,6 +134,10 @@ func (m *Manager) down(e kernel.Event, now time.Time) {
 		}
 		if e.Requests == 0 {
 			m.closedUnused(p, e, now)
+		}
+	case kernel.Closed:
+		if s.Keep && s.Client.Port() == 0 { // its client has moved, and may come back on the same port
+			_ = m.o.Wire.End(s)
 		}
 	case kernel.ClientReset:
 		if s.SndUna != s.SndNxt { // the client's RST fits only one of two possible states
@@ -151,6 +161,9 @@ func (m *Manager) down(e kernel.Event, now time.Time) {
 		m.o.Log.Info("surrogate closes after a number of requests", "surrogate", p.name, "renewing after", p.requests.learnt, "before", learnt)
 	}
 	m.ended = append(m.ended, kernel.Leg{Number: e.Splice, Server: s.Server, Router: s.Router})
+	if s.Keep {
+		m.releaseEnded() // its client may wait for the next one from the same port
+	}
 }
 
 // limitRequests writes a surrogate's request limit to the kernel.

@@ -40,7 +40,8 @@ type Options struct {
 	Log       *slog.Logger
 	// Failed reports a surrogate that refuses a leg or does not answer: no client can cause that.
 	Failed func(surrogate, kind string)
-	// Doubted reports a surrogate that has ended a session before the first response byte, which its client may have caused.
+	// Doubted reports a surrogate that has ended a session before the first response byte, or has not accepted a leg from a client's
+	// address, which its client may have caused.
 	Doubted func(surrogate string)
 	// Changed reports that a surrogate's MSS, its support of timestamps, or whether it is on this host, differs from what was
 	// assumed.
@@ -60,6 +61,7 @@ type Manager struct {
 	owner map[uint32]*pool     // by splice in use
 	ended []kernel.Leg         // dead legs that are not free yet
 	ports map[endpoints]*ports // two pools may share a server
+	kept  map[ends]uint32      // legs that start from their clients' addresses
 	free  []uint32
 
 	renewed, routed time.Time // last time of each
@@ -69,7 +71,7 @@ type Manager struct {
 func New(o Options) *Manager {
 	return &Manager{
 		o: o, secret: maphash.MakeSeed(),
-		pools: make(map[uint16]*pool), owner: make(map[uint32]*pool), ports: make(map[endpoints]*ports),
+		pools: make(map[uint16]*pool), owner: make(map[uint32]*pool), ports: make(map[endpoints]*ports), kept: make(map[ends]uint32),
 	}
 }
 
@@ -88,8 +90,13 @@ func (m *Manager) Adopt() error {
 			return nil
 		}
 		p.legs++
-		m.portsOf(s.Router.Addr(), s.Server).claim(s.Router.Port())
 		m.owner[s.Number] = p
+		if !s.Keep {
+			m.portsOf(s.Router.Addr(), s.Server).claim(s.Router.Port())
+			return nil
+		}
+		m.kept[ends{s.Router, s.Server}] = s.Number
+		p.kept = append(p.kept, kept{s.Number, m.o.Now()})
 		return nil
 	})
 	if err != nil {
@@ -119,6 +126,7 @@ func (m *Manager) Retire() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range m.pools {
+		m.renewKept(p, true, m.o.Now())
 		for id, c := range p.classes {
 			m.look(p, id, c)
 			for _, band := range c.queues() {
@@ -358,16 +366,8 @@ func (m *Manager) allocPort(p *pool) (netip.AddrPort, bool) {
 
 // open sends a SYN for one more leg, whose ACK is delayed. Without a delay the kernel program sends it. Called with the lock.
 func (m *Manager) open(p *pool, classID uint8, delay time.Duration, now time.Time) error {
-	if p.ifindex == 0 {
-		if err := m.route(p); err != nil {
-			return err
-		}
-	}
-	if p.legs >= p.bounds.Max {
-		return fmt.Errorf("%s is at its limit of %d legs", p.name, p.bounds.Max)
-	}
-	if len(m.free) == 0 {
-		return errors.New("limits.sessions is reached")
+	if err := m.room(p); err != nil {
+		return err
 	}
 	for _, band := range []uint8{kernel.BandFresh, kernel.BandNearest} {
 		if err := m.makeQueue(p, classID, band); err != nil {
@@ -383,25 +383,48 @@ func (m *Manager) open(p *pool, classID uint8, delay time.Duration, now time.Tim
 		return fmt.Errorf("every port to %s is in use", p.name)
 	}
 	p.portless = false
-	leg := kernel.Leg{
-		Number: m.free[len(m.free)-1], Surrogate: p.id, Class: classID,
-		Server: p.server, Router: router,
-		Ifindex: p.ifindex, TSval: m.o.Timestamp(), Late: delay,
+	_, err := m.openFrom(p, kernel.Leg{Class: classID, Router: router, Late: delay}, now)
+	return err
+}
+
+// room reports why the surrogate can have no more legs.
+func (m *Manager) room(p *pool) error {
+	if p.ifindex == 0 {
+		if err := m.route(p); err != nil {
+			return err
+		}
 	}
+	if p.legs >= p.bounds.Max {
+		return fmt.Errorf("%s is at its limit of %d legs", p.name, p.bounds.Max)
+	}
+	if len(m.free) == 0 {
+		return errors.New("limits.sessions is reached")
+	}
+	return nil
+}
+
+// openFrom opens a leg of the class, address and port given. There is room for it. Called with the lock.
+func (m *Manager) openFrom(p *pool, leg kernel.Leg, now time.Time) (*opening, error) {
+	leg.Number, leg.Surrogate, leg.Server = m.free[len(m.free)-1], p.id, p.server
+	leg.Ifindex, leg.TSval = p.ifindex, m.o.Timestamp()
 	leg.ISS = m.initialSequence(leg, now)
 	if err := m.o.Kernel.OpenLeg(leg); err != nil {
 		m.freePort(leg.Router, leg.Server)
-		return err
+		return nil, err
 	}
 	m.free = m.free[:len(m.free)-1]
 	m.owner[leg.Number] = p
-	p.legs++
-	p.opens(&opening{leg: leg, sent: now, tries: 1})
-	if err := m.o.Wire.SYN(leg, m.o.MSS[classID>>1]); err != nil {
-		m.release(p, leg.Number, leg.Server, leg.Router)
-		return err
+	if leg.Keep {
+		m.kept[ends{leg.Router, leg.Server}] = leg.Number
 	}
-	return nil
+	p.legs++
+	o := &opening{leg: leg, sent: now, tries: 1}
+	p.opens(o)
+	if err := m.o.Wire.SYN(leg, m.o.MSS[leg.Class>>1]); err != nil {
+		m.release(p, leg.Number, leg.Server, leg.Router)
+		return nil, err
+	}
+	return o, nil
 }
 
 // initialSequence follows RFC 6528: a clock of 4 µs, offset by a secret hash of the addresses.
@@ -423,7 +446,9 @@ func RandomOffset() uint32 {
 }
 
 func (m *Manager) freePort(router, server netip.AddrPort) {
-	m.portsOf(router.Addr(), server).free(router.Port())
+	if p := m.ports[endpoints{router.Addr(), server}]; p != nil { // a client's port is not ours
+		p.free(router.Port())
+	}
 }
 
 // release frees a splice. Called with the lock.
@@ -438,6 +463,9 @@ func (m *Manager) release(p *pool, number uint32, server, router netip.AddrPort)
 func (m *Manager) released(p *pool, number uint32, server, router netip.AddrPort) {
 	p.opened(number)
 	delete(m.owner, number)
+	if at := (ends{router, server}); m.kept[at] == number {
+		delete(m.kept, at)
+	}
 	m.freePort(router, server)
 	p.legs--
 	m.free = append(m.free, number)

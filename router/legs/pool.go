@@ -28,6 +28,7 @@ type pool struct {
 
 	legs    int // splices in use
 	opening map[uint32]*opening
+	kept    []kept     // legs for clients that have not taken them yet, by age; some have been taken, or are dead
 	held    []*opening // whose ACK is delayed, by the time of their SYN-ACK, and some that have ended since
 	classes map[uint8]*class
 
@@ -57,6 +58,8 @@ type opening struct {
 
 	answered  time.Time // time of the SYN-ACK; zero: none yet
 	completed bool      // SYN-ACK acknowledged
+
+	waiters []chan error // of a leg for one client: each gets one result; nil: it is up
 }
 
 // class is the idle legs of one leg class.

@@ -177,10 +177,10 @@ func (m *Manager) repeatSYNs(p *pool, now time.Time) {
 			_ = m.o.Wire.SYN(o.leg, m.o.MSS[o.leg.Class>>1])
 			continue
 		}
+		o.tell(ErrNoLeg)
 		m.release(p, number, o.leg.Server, o.leg.Router)
-		p.failed(now)
 		m.o.Event(p.name, "timeout")
-		go m.o.Failed(p.name, "timeout") // without the lock
+		m.unopened(p, o.leg.Keep, "timeout", now)
 	}
 }
 
@@ -226,6 +226,7 @@ func (m *Manager) renew(p *pool, now time.Time) {
 	if p.requests.tick(now) {
 		m.limitRequests(p)
 	}
+	m.renewKept(p, false, now)
 	due := !now.Before(p.renewAt) || p.onDemand()
 	for id, c := range p.classes {
 		m.look(p, id, c)

@@ -52,6 +52,9 @@ func (t *Table) Unchosen(pool int, p *config.Pool, local func(surrogate string) 
 	if t.pools[pool] != "" {
 		return t.pools[pool]
 	}
+	if p.Keeps() {
+		return fmt.Sprintf("pool %s keeps clients' addresses: a leg is opened for each client", p.Name)
+	}
 	for _, s := range p.Surrogates {
 		if local(s.Name) {
 			return fmt.Sprintf("surrogate %s of pool %s can only be proxied: it is on this host", s.Name, p.Name)

@@ -1,0 +1,198 @@
+package router_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"baton/lab"
+	"baton/lab/peers"
+)
+
+// keepers is a network of surrogates whose default route leads through the router, and which answer /who with the address that they
+// see, and their name.
+func keepers(t *testing.T, names ...string) *network {
+	n := newNetwork(t)
+	ca := peers.NewAuthority(n.Lab)
+	certificate, key := ca.Sign("s.test")
+	for _, name := range names {
+		s := n.site(name, lab.LinkOptions{})
+		peers.Nginx(s.Host, peers.NginxOptions{Connections: 2000, Server: fmt.Sprintf(`
+	listen 443 ssl; listen [::]:443 ssl; ssl_certificate %s; ssl_certificate_key %s;
+	location = /who { return 200 "$remote_addr $remote_port %s"; }
+	location = /last { keepalive_timeout 0; return 200 "$remote_addr $remote_port %[3]s"; }`, certificate, key, name)})
+	}
+	return n
+}
+
+// keeping is a configuration of a VIP and a pool for each of the sites, by the path of its name, and one of all.
+func (n *network) keeping(port int, protocol string, more string) string {
+	var vips, pools strings.Builder
+	for _, v6 := range []bool{false, true} {
+		at := vip4
+		if v6 {
+			at = vip6
+		}
+		at = netip.AddrPortFrom(netip.MustParseAddrPort(at).Addr(), uint16(port)).String()
+		fmt.Fprintf(&vips, "  - address: %q\n    interfaces: [%s]\n    protocol: %s\n    routes:\n", at, n.front.Name, protocol)
+		all := fmt.Sprintf("all-%v", v6)
+		fmt.Fprintf(&pools, "  %s:\n    source: keep\n%s    surrogates:\n", all, more)
+		for _, s := range n.sites {
+			fmt.Fprintf(&pools, "    - {name: %s, address: %q}\n", s.name+all, netip.AddrPortFrom(s.address(v6).Addr(), uint16(port)))
+		}
+		if protocol == "http" {
+			for _, s := range n.sites {
+				one := fmt.Sprintf("%s-%v", s.name, v6)
+				fmt.Fprintf(&vips, "      - {match: {host: %s.test}, pool: %s}\n", s.name, one)
+				fmt.Fprintf(&pools, "  %s:\n    source: keep\n%s    surrogates: [{name: %[1]s, address: %[3]q}]\n", one, more, s.address(v6))
+			}
+		}
+		fmt.Fprintf(&vips, "      - {pool: %s}\n", all)
+	}
+	return "vips:\n" + vips.String() + "pools:\n" + pools.String()
+}
+
+// caller is a client's connection.
+type caller struct {
+	net.Conn
+	r    *bufio.Reader
+	from netip.AddrPort
+}
+
+// call connects to a VIP; from port 0 is any.
+func (n *network) call(ctx context.Context, vip string, port uint16) (*caller, error) {
+	at := netip.MustParseAddrPort(vip)
+	var c net.Conn
+	err := n.client.Do(func() (err error) {
+		d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
+			bad := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })
+			return errors.Join(err, bad)
+		}}
+		d.SetMultipathTCP(false)
+		if port != 0 {
+			d.LocalAddr = &net.TCPAddr{Port: int(port)}
+		}
+		c, err = d.DialContext(ctx, "tcp", at.String())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	from := c.LocalAddr().(*net.TCPAddr).AddrPort()
+	return &caller{c, bufio.NewReader(c), netip.AddrPortFrom(from.Addr().Unmap(), from.Port())}, nil
+}
+
+// asks makes a request, and returns the name of the surrogate, which must see the client.
+func (c *caller) asks(host, path string) (string, error) {
+	if err := c.SetDeadline(time.Now().Add(answersWithin)); err != nil {
+		return "", err
+	}
+	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, host); err != nil {
+		return "", err
+	}
+	got, err := http.ReadResponse(c.r, nil)
+	if err != nil {
+		return "", err
+	}
+	body, err := io.ReadAll(got.Body)
+	if err != nil {
+		return "", err
+	}
+	name, ok := strings.CutPrefix(string(body), fmt.Sprintf("%s %d ", c.from.Addr(), c.from.Port()))
+	if !ok {
+		return "", fmt.Errorf("%s: the surrogate says %q to %v", got.Status, body, c.from)
+	}
+	return name, nil
+}
+
+// TestKeep: surrogates see each client's address and port, over HTTP and TLS.
+func TestKeep(t *testing.T) {
+	t.Parallel() // judges by results
+	for protocol, port := range map[string]int{"http": 80, "tls": 443} {
+		t.Run(protocol, func(t *testing.T) {
+			n := keepers(t, "s1", "s2")
+			n.start(n.keeping(port, protocol, ""))
+			var work errgroup.Group
+			for i := range 40 {
+				vip := []string{vip4, vip6}[i%2]
+				vip = strings.TrimSuffix(vip, ":80") + fmt.Sprint(":", port)
+				work.Go(func() error {
+					c, err := n.call(t.Context(), vip, 0)
+					if err != nil {
+						return err
+					}
+					defer c.Close()
+					if protocol == "tls" {
+						c.Conn = tls.Client(c.Conn, &tls.Config{ServerName: "s.test", InsecureSkipVerify: true})
+						c.r = bufio.NewReader(c.Conn)
+					}
+					for range 3 {
+						if _, err := c.asks("s.test", "/who"); err != nil {
+							return fmt.Errorf("%s, session %d: %w", vip, i, err)
+						}
+					}
+					return nil
+				})
+			}
+			if err := work.Wait(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestKeepMoves: a client's requests go to one surrogate, to another, and back to the first, which has reset the leg that had the same
+// ports; and the client uses its port again, after its own close, its reset, and the surrogates' close.
+func TestKeepMoves(t *testing.T) {
+	t.Parallel() // judges by results
+	n := keepers(t, "s1", "s2")
+	n.client.Sysctl("net.ipv4.tcp_tw_reuse", "1")
+	r := n.start(n.keeping(80, "http", ""))
+	for i, vip := range []string{vip4, vip6} {
+		port := uint16(40000 + i)
+		for round := range 12 {
+			c, err := n.call(t.Context(), vip, port)
+			if err != nil {
+				t.Fatalf("%s, round %d: %v", vip, round, err)
+			}
+			for k, want := range []string{"s1", "s1", "s2", "s1", "s2"} {
+				if got, err := c.asks(want+".test", "/who"); got != want {
+					t.Fatalf("%s, round %d, request %d: %q answers in place of %s: %v", vip, round, k, got, want, err)
+				}
+			}
+			switch round % 3 {
+			case 0:
+				if err := c.Conn.(*net.TCPConn).SetLinger(0); err != nil { // RST
+					t.Fatal(err)
+				}
+			case 1:
+				if got, err := c.asks("s2.test", "/last"); got != "s2" {
+					t.Fatalf("%s, round %d: %q answers: %v", vip, round, got, err)
+				}
+				if _, err := c.r.ReadByte(); err != io.EOF {
+					t.Fatalf("%s, round %d: the surrogate does not close: %v", vip, round, err)
+				}
+			}
+			c.Close()
+			if round%3 == 2 {
+				time.Sleep(1100 * time.Millisecond) // the client's own TIME_WAIT, with tcp_tw_reuse
+			}
+		}
+	}
+	if v := r.verdicts(); v["reset_sent"] > 24 {
+		t.Errorf("verdicts %v", v)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -194,5 +195,108 @@ func TestKeepMoves(t *testing.T) {
 	}
 	if v := r.verdicts(); v["reset_sent"] > 24 {
 		t.Errorf("verdicts %v", v)
+	}
+}
+
+// TestKeepRestart: sessions whose surrogates see their clients go on when the router is killed, and when it is restarted; so do their legs'
+// ports: a client that used one before comes back on it.
+func TestKeepRestart(t *testing.T) {
+	n, config := slowNetwork(t)
+	r := n.start(strings.Replace(config, "p: {legs: {max: 1000}", "p: {source: keep", 1))
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const downloads = 100
+	s := n.download(t, downloads)
+	if err := r.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	s.grows(t, downloads*(32<<10)) // while there is no router
+	if err := r.again(path); err != nil {
+		t.Fatal(err)
+	}
+	n.gets(t)
+	if err := r.end(); err != nil {
+		t.Fatal(err)
+	}
+	s.grows(t, downloads*(32<<10))
+	if err := r.again(path); err != nil {
+		t.Fatal(err)
+	}
+	n.gets(t)
+	if st := r.status(); st.Sessions < downloads {
+		t.Errorf("%d sessions adopted, want %d", st.Sessions, downloads)
+	}
+	if err := s.work.Wait(); err != nil {
+		t.Error(err)
+	}
+	if n := r.fallbacks(vip4); n > 0 {
+		t.Errorf("%v requests were not spliced", n)
+	}
+}
+
+// TestKeepWithoutASurrogate: a surrogate that refuses connections, or is cut off, costs its clients the time to notice, and nothing else. A
+// client that a surrogate alone does not answer gets another one, and takes it from nobody.
+func TestKeepWithoutASurrogate(t *testing.T) {
+	t.Parallel() // judges by results
+	n := keepers(t, "s1", "s2")
+	r := n.start(n.keeping(80, "http", ""))
+	asks := func(h *lab.Host, from string, want ...string) {
+		t.Helper()
+		for range 4 {
+			c, err := dial(t.Context(), h, vip4)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := (&caller{c, bufio.NewReader(c), c.LocalAddr().(*net.TCPAddr).AddrPort()}).asks("all.test", "/who")
+			if !slices.Contains(want, got) {
+				t.Fatalf("%s: %q answers, want %v: %v", from, got, want, err)
+			}
+			c.Close()
+		}
+	}
+	asks(n.client, "at first", "s1", "s2")
+	ctx := t.Context()
+	if _, err := n.sites[0].Exec(ctx, "ip", "route", "add", "blackhole", "10.1.0.2/32"); err != nil {
+		t.Fatal(err)
+	}
+	asks(n.client, "denied by s1", "s2")
+	for _, p := range r.status().Pools {
+		for _, s := range p.Surrogates {
+			if !s.Up {
+				t.Errorf("a client has taken %s down: %s", s.Name, s.LastError)
+			}
+		}
+	}
+	if _, err := n.sites[0].Exec(ctx, "ip", "route", "del", "blackhole", "10.1.0.2/32"); err != nil {
+		t.Fatal(err)
+	}
+	n.sites[1].side.SetDown()
+	asks(n.client, "s2 cut off", "s1")
+}
+
+// TestKeepRefusesWhatItCannotSplice: a request that would be proxied, and so come from the router, is refused.
+func TestKeepRefusesWhatItCannotSplice(t *testing.T) {
+	t.Parallel() // judges by results
+	n := keepers(t, "s1")
+	n.start(n.keeping(80, "http", ""))
+	for _, vip := range []string{vip4, vip6} {
+		c, err := n.call(t.Context(), vip, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := "GET /who HTTP/1.1\r\nHost: s1.test\r\n\r\n"
+		if _, err := io.WriteString(c, one+one); err != nil { // pipelined, and routed separately
+			t.Fatal(err)
+		}
+		got, err := http.ReadResponse(c.r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, _ := io.ReadAll(got.Body); got.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), "cannot be spliced") {
+			t.Errorf("%s: %s: %q", vip, got.Status, body)
+		}
+		c.Close()
 	}
 }

@@ -58,7 +58,7 @@ func (u *upcalls) decideHello(ctx context.Context, s *state, p *pending, h *hell
 	}
 	pool := s.pools[match.Pool]
 	return u.splice(ctx, s, p, &wanted{
-		vip: vip, pool: pool, hash: hello.Hash(p.client.Addr(), h.ServerName), decision: kernel.Decision{Pool: pool.id, Opaque: true}, name: []byte(h.ServerName),
+		vip: vip, pool: pool, hash: hello.Hash(p.client.Addr(), h.ServerName), decision: kernel.Decision{Pool: pool.id, Opaque: true}, name: []byte(h.ServerName), sent: h.Sent,
 	})
 }
 

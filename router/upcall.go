@@ -17,6 +17,7 @@ import (
 	"baton/router/config"
 	"baton/router/fallback"
 	"baton/router/head"
+	"baton/router/proxyheader"
 	"baton/router/route"
 )
 
@@ -309,6 +310,7 @@ type wanted struct {
 	hash     uint64          // for policy hash
 	decision kernel.Decision // without the surrogate
 	name     []byte          // for the access log: the host or server name as sent
+	sent     string          // for the header of the PROXY protocol: the server name as sent
 	head     int             // length of the request's head
 }
 
@@ -350,6 +352,9 @@ func (u *upcalls) splice(ctx context.Context, s *state, p *pending, w *wanted) b
 		}
 		d.Surrogate = pool.ids[at]
 		if err := u.release(p, d, func() {
+			if w.sent != "" && proxyheader.Of(pool.cfg) == proxyheader.V2 {
+				u.r.dp.KeepName(p.client, p.vip, w.sent)
+			}
 			if s.logs(w.vip) {
 				u.r.dp.KeepHead(p.client, p.vip, w.name, p.contiguous()[:w.head])
 			}

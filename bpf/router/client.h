@@ -22,12 +22,14 @@ static __always_inline int end_client(struct __sk_buff *skb, struct work *w)
 }
 
 /* Sends a packet that the client repeats with the insertion, which the surrogate may lack. */
-static __always_inline int send_with_insertion(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 now)
+static __always_inline int send_with_insertion(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 idx,
+					       __u32 now)
 {
 	__u32 inserted = w->introduction.len;
 
 	if (!w->introduction.head) {
-		make_header(&w->payload, &w->introduction);
+		if (!make_again(w, idx))
+			return send_to_server(skb, w, s, now, TO_SERVER);
 		return send_behind(skb, w, s, now, TO_SERVER);
 	}
 	if (!edit_head(skb) || w->introduction.len != inserted)
@@ -134,7 +136,7 @@ static __always_inline int after_client(struct __sk_buff *skb, struct work *w, c
 		bury(idx, s, LEG_CLOSED, now);
 		break;
 	}
-	return w->out.insert ? send_with_insertion(skb, w, s, now) : send_to_server(skb, w, s, now, TO_SERVER);
+	return w->out.insert ? send_with_insertion(skb, w, s, idx, now) : send_to_server(skb, w, s, now, TO_SERVER);
 }
 
 /* Whether the packet is part of the session's stream, and has changed its record. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The header of the PROXY protocol (HAProxy, doc/proxy-protocol.txt) that tells a surrogate its client. It is a function
- * of the client's tuple and of the session's first numbers, so that a lost one is made again and is the same.
+ * of the client's tuple, of the session's first numbers and of the name in authorities, so that a lost one is made again and
+ * is the same. It has no ALPN: which protocol of the client's list is spoken, the surrogate alone will know.
  */
 #pragma once
 
@@ -15,10 +16,12 @@
 #define PROXY_COMMAND   0x21 /* version 2, PROXY */
 #define PROXY_TCP4      0x11
 #define PROXY_TCP6      0x21
+#define TLV_AUTHORITY   0x02
 #define TLV_CRC32C      0x03
 #define TLV_UNIQUE_ID   0x05
 #define SIGNATURE_BYTES 12
 #define UNIQUE_BYTES    16
+#define V2_BYTES        (SIGNATURE_BYTES + 4) /* up to the addresses */
 
 /* What a header says. */
 struct introduction {
@@ -28,6 +31,7 @@ struct introduction {
 	__u16 kind; /* enum header */
 	__u16 head; /* bytes of the head that is edited; 0: a header in front of all */
 	__u16 len;  /* bytes more than the client's; 0: nothing is inserted */
+	struct authority authority;
 };
 
 /* Of a session, under its lock. */
@@ -88,6 +92,26 @@ static __always_inline void put_bytes(struct payload *h, const void *from, int n
 		put_byte(h, ((const __u8 *)from)[i]);
 }
 
+/* Bytes of the TLV with the name. */
+static __always_inline __u32 authority_bytes(const struct introduction *i)
+{
+	return i->authority.len ? 3 + i->authority.len : 0;
+}
+
+/* at is the header's length so far, which is constant. */
+static __always_inline void put_authority(struct payload *h, const struct introduction *i, __u32 at)
+{
+	__u32 len = i->authority.len;
+
+	hide(len);
+	if (!len || len > AUTHORITY)
+		return;
+	put_byte(h, TLV_AUTHORITY);
+	put_be(h, len, 2);
+	__builtin_memcpy(&h->bytes[at + 3], i->authority.name, AUTHORITY); /* zeros behind it */
+	h->len = at + 3 + len;
+}
+
 static __always_inline void put_v2_tail(struct payload *h, const struct introduction *i)
 {
 	__u32 crc_at = h->len + 3 + UNIQUE_BYTES + 3, crc;
@@ -119,11 +143,15 @@ static __always_inline void put_v2(struct payload *h, const struct introduction 
 	put_bytes(h, signature, SIGNATURE_BYTES);
 	put_byte(h, PROXY_COMMAND);
 	put_byte(h, v6 ? PROXY_TCP6 : PROXY_TCP4);
-	put_be(h, (v6 ? 36 : 12) + 3 + UNIQUE_BYTES + 3 + 4, 2);
+	put_be(h, (v6 ? 36 : 12) + authority_bytes(i) + 3 + UNIQUE_BYTES + 3 + 4, 2);
 	put_bytes(h, v6 ? t->src : &t->src[12], v6 ? 16 : 4);
 	put_bytes(h, v6 ? t->dst : &t->dst[12], v6 ? 16 : 4);
 	put_bytes(h, &t->sport, 2);
 	put_bytes(h, &t->dport, 2);
+	if (v6)
+		put_authority(h, i, V2_BYTES + 36);
+	else
+		put_authority(h, i, V2_BYTES + 12);
 	put_v2_tail(h, i);
 }
 

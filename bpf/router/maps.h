@@ -273,6 +273,24 @@ struct {
 	__type(value, struct log_head);
 } log_heads SEC(".maps");
 
+/* Names of clients whose hello user space has decided. Full: the header has no name. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct tuple);
+	__type(value, struct authority);
+} hello_names SEC(".maps");
+
+/* The name in the header of a session, by splice, for as long as it lives. Full: the header has none. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 131072);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, struct authority);
+} authorities SEC(".maps");
+
 /* The VIP of a request and its lookup keys, all of one generation. */
 struct routing {
 	struct vip vip;

@@ -173,7 +173,7 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 	if (!local && w->routing.vip.flags & VIP_HOLD && !hold_first(skb, p, &w->decision, &w->walk, &w->sum))
 		return DROP_EARLY;
 	w->introduction.len = 0;
-	if (!local && w->introduction.head && !prepare_insertion(skb, w, s->rcv_base - s->to_server_ack))
+	if (!local && w->introduction.head && !prepare_insertion(skb, w, idx, s->rcv_base - s->to_server_ack))
 		return DROP_NOMEM;
 	next = begin_next(w, idx, s, &in, local, &ts_client);
 	if (next == REQUEST_RACE || next == REQUEST_EARLY)

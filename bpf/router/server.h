@@ -120,8 +120,7 @@ static __always_inline int after_server(struct __sk_buff *skb, struct work *w, c
 	case SERVER_ACK:
 		return send_back(skb, w, w->packet.len ? DROP_OLD_BYTES : LEG_ACKED);
 	case SERVER_INSERT:
-		make_header(&w->payload, &w->introduction);
-		if (!write_payload(skb, &w->reply, &w->payload))
+		if (!make_again(w, idx) || !write_payload(skb, &w->reply, &w->payload))
 			return DROP_NOMEM;
 		w->action = bpf_redirect(skb->ifindex, 0);
 		return INSERTED_AGAIN;

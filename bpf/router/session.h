@@ -43,6 +43,8 @@ static __always_inline void bury(__u32 idx, struct splice *s, __u32 end, __u32 n
 	struct surrogate *of = surrogate_at(s->surrogate);
 
 	end_log(idx, end);
+	if (s->header == HEADER_PROXY_V2)
+		bpf_map_delete_elem(&authorities, &idx);
 	/* a decision on its next request would apply to the port's next session */
 	if (s->flags & SPLICE_UPCALL)
 		forget_undecided(&s->client);
@@ -253,8 +255,37 @@ static __always_inline __u32 first_flags(const struct work *w, bool first, __u32
 	return flags;
 }
 
-/* Makes the planned bytes of our own. ack: of the client, when it joined its leg. False: the packet cannot be read. */
-static __always_inline bool prepare_insertion(struct __sk_buff *skb, struct work *w, __u32 ack)
+/* Copies the name in the current hello, if it fits, and keeps it for the session. */
+static __always_inline void keep_authority(struct __sk_buff *skb, struct work *w, __u32 idx)
+{
+	struct authority *a = &w->introduction.authority, *read;
+	__u32 len = w->routing.name_len;
+
+	a->len = 0;
+	if (w->introduction.kind != HEADER_PROXY_V2)
+		return;
+	bpf_map_delete_elem(&authorities, &idx); /* of an earlier session */
+	if (!w->decision.opaque)
+		return;
+	if (w->client.state == CLIENT_SPLICE) {
+		read = bpf_map_lookup_elem(&hello_names, &w->packet.key);
+		if (read)
+			*a = *read;
+	} else {
+		__builtin_memset(a, 0, sizeof(*a));
+		hide(len);
+		if (len >= 1 && len <= AUTHORITY && !bpf_skb_load_bytes(skb, w->routing.name_at, a->name, len))
+			a->len = len;
+	}
+	if (a->len && bpf_map_update_elem(&authorities, &idx, a, BPF_ANY))
+		a->len = 0;
+}
+
+/*
+ * Makes the planned bytes of our own, which go to the surrogate of leg idx. ack: of the client, when it joined the leg. False:
+ * the packet cannot be read.
+ */
+static __always_inline bool prepare_insertion(struct __sk_buff *skb, struct work *w, __u32 idx, __u32 ack)
 {
 	struct introduction *i = &w->introduction;
 
@@ -266,6 +297,7 @@ static __always_inline bool prepare_insertion(struct __sk_buff *skb, struct work
 	i->ack = ack;
 	if (i->head)
 		return edit_head(skb);
+	keep_authority(skb, w, idx);
 	make_header(&w->payload, i);
 	i->len = w->payload.len;
 	return true;
@@ -320,6 +352,19 @@ static __always_inline int send_head(struct __sk_buff *skb, struct work *w, stru
 		return DROP_NOMEM;
 	w->out.seq += w->introduction.len;
 	return send_behind(skb, w, s, now, verdict);
+}
+
+/* Makes the header of leg idx, which w->introduction is of, again. False: it would be another one. */
+static __always_inline bool make_again(struct work *w, __u32 idx)
+{
+	struct introduction *i = &w->introduction;
+	struct authority *a = bpf_map_lookup_elem(&authorities, &idx);
+
+	i->authority.len = 0;
+	if (a)
+		i->authority = *a;
+	make_header(&w->payload, i);
+	return w->payload.len == i->len;
 }
 
 /* Sends the insertion in place of the client's packet, which is received again to follow it. */
@@ -433,7 +478,7 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 		__sync_fetch_and_add(&of->missed[class_of(&t)], 1);
 		return 0;
 	}
-	if (!prepare_insertion(skb, w, w->packet.ack)) {
+	if (!prepare_insertion(skb, w, t.idx, w->packet.ack)) {
 		return_leg(&t);
 		return DROP_NOMEM;
 	}

@@ -61,6 +61,7 @@ __noinline int forget_undecided(const struct tuple *key)
 	if (!key || !set || bpf_map_delete_elem(&clients, key))
 		return -1;
 	bpf_map_delete_elem(&log_heads, key);
+	bpf_map_delete_elem(&hello_names, key);
 	count_client(key, set, -1);
 	return 0;
 }

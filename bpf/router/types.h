@@ -38,6 +38,7 @@ enum bound {
 	MAX_EDITS = 256, /* of all pools and routes */
 	EDIT_TEXT = 128, /* of each part of an edit */
 	WATCHES = 4,     /* names of fields that clients of a VIP must not send */
+	AUTHORITY = 254, /* of a server name, in a header: the longest of DNS has 253 */
 };
 
 #define NO_SPLICE 0xffffffff
@@ -348,6 +349,12 @@ struct log_head {
 	__u16 head_len;
 	__u8 name[LOG_NAME];
 	__u8 head[LOG_HEAD];
+};
+
+/* The server name in a hello, as the client has sent it. */
+struct authority {
+	__u16 len; /* 0: none, or longer */
+	__u8 name[AUTHORITY];
 };
 
 /* A command runs with softirqs disabled on its CPU, so user space keeps count small. */

@@ -148,11 +148,23 @@ func (r *Router) Decide(client, vip netip.AddrPort, seq packet.Seq, d Decision) 
 	return nil
 }
 
+// KeepName stores the name in a client's hello, as it was sent, for the header of the PROXY protocol, before Decide. A longer one than
+// any of DNS is left out.
+func (r *Router) KeepName(client, vip netip.AddrPort, name string) {
+	var a routerAuthority
+	if len(name) > len(a.Name) {
+		return
+	}
+	a.Len = uint16(copy(a.Name[:], name))
+	_ = r.maps.HelloNames.Update(tuple(client, vip), &a, ebpf.UpdateAny) // full: see hello_names
+}
+
 // ForgetClient drops the state of a client without a splice: its pending request, or its assignment to a socket.
 func (r *Router) ForgetClient(client, vip netip.AddrPort) {
 	key := tuple(client, vip)
 	_ = r.maps.Clients.Delete(key)
 	_ = r.maps.LogHeads.Delete(key)
+	_ = r.maps.HelloNames.Delete(key)
 	var f routerFlow
 	if r.maps.Flows.Lookup(key, &f) == nil && routerSide(f.Side) == routerSideSIDE_LOCAL {
 		_ = r.maps.Flows.Delete(key)

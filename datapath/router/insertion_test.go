@@ -55,6 +55,9 @@ func introduced(t *testing.T, f packet.Frame, c *client, version byte) []byte {
 func checkTLVs(t *testing.T, h *proxyproto.Header, b []byte) {
 	t.Helper()
 	tlvs, err := h.TLVs()
+	if err == nil && len(tlvs) > 0 && tlvs[0].Type == proxyproto.PP2_TYPE_AUTHORITY {
+		tlvs = tlvs[1:]
+	}
 	if err != nil || len(tlvs) != 2 || tlvs[0].Type != proxyproto.PP2_TYPE_UNIQUE_ID || len(tlvs[0].Value) != 16 ||
 		tlvs[1].Type != proxyproto.PP2_TYPE_CRC32C {
 		t.Fatalf("TLVs %+v: %v", tlvs, err)

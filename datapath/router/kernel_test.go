@@ -85,6 +85,8 @@ func (k *rig) empty() {
 	k.must(replace(k.maps.Clients, map[routerTuple]routerClient{}, all))
 	k.emptySources()
 	k.must(replace(k.maps.SynOptions, map[routerSynOptionsKey]routerClient{}, all))
+	k.must(replace(k.maps.HelloNames, map[routerTuple]routerAuthority{}, all))
+	k.must(replace(k.maps.Authorities, map[uint32]routerAuthority{}, all))
 	k.must(replace(k.maps.Vips, map[routerVipKey]routerVip{}, all))
 	k.must(replace(k.maps.Hosts, map[routerHostKey]uint32{}, all))
 	k.must(replace(k.maps.Routes, map[routerRouteKey]routerRoute{}, all))
@@ -140,7 +142,7 @@ func (k *rig) run(frame []byte) result { return k.runWith(frame, 0) }
 func (k *rig) runWith(frame []byte, flags uint32) result {
 	k.t.Helper()
 	before := k.counts()
-	out := make([]byte, len(frame)+256)
+	out := make([]byte, len(frame)+512)
 	opts := &ebpf.RunOptions{Data: frame, DataOut: out, Flags: flags}
 	if k.ifindex != 0 {
 		opts.Context = kerneltest.SKBuff{Ifindex: k.ifindex, IngressIfindex: k.ifindex}

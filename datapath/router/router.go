@@ -139,6 +139,8 @@ func (r *Router) load(pinned map[string]*ebpf.Map) error {
 	spec.Maps[routerMapFlows].MaxEntries = uint32(2*r.options.Sessions + r.options.Pending)
 	spec.Maps[routerMapLingering].MaxEntries = uint32(min(r.options.Sessions+r.options.Pending, mostLingering))
 	spec.Maps[routerMapClients].MaxEntries = uint32(r.options.Pending)
+	spec.Maps[routerMapHelloNames].MaxEntries = uint32(r.options.Pending)
+	spec.Maps[routerMapAuthorities].MaxEntries = uint32(r.options.Sessions)
 	spec.Maps[routerMapSynOptions].MaxEntries = uint32(r.options.Pending)
 	spec.Maps[routerMapIdleLegs].InnerMap.MaxEntries = uint32(r.options.Legs)
 	spec.Maps[routerMapLogPages].MaxEntries = uint32(r.options.Sessions)/uint32(routerBoundLOG_PAGE) + 1
@@ -178,9 +180,11 @@ func (r *Router) load(pinned map[string]*ebpf.Map) error {
 // named maps pins to the maps that outlive the process.
 func (r *Router) named() map[string]*ebpf.Map {
 	return map[string]*ebpf.Map{
+		routerMapAuthorities:   r.maps.Authorities,
 		routerMapClients:       r.maps.Clients,
 		routerMapEvents:        r.maps.Events,
 		routerMapFlows:         r.maps.Flows,
+		routerMapHelloNames:    r.maps.HelloNames,
 		routerMapHosts:         r.maps.Hosts,
 		routerMapIdleLegs:      r.maps.IdleLegs,
 		routerMapLimits:        r.maps.Limits,

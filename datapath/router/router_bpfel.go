@@ -13,6 +13,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type routerAuthority struct {
+	_    structs.HostLayout
+	Len  uint16
+	Name [254]uint8
+}
+
 type routerBand uint32
 
 const (
@@ -54,6 +60,7 @@ const (
 	routerBoundMAX_EDITS      routerBound = 256
 	routerBoundEDIT_TEXT      routerBound = 128
 	routerBoundWATCHES        routerBound = 4
+	routerBoundAUTHORITY      routerBound = 254
 )
 
 type routerChoices struct {
@@ -637,11 +644,13 @@ type routerZoneKey struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	routerMapAuthorities       = "authorities"
 	routerMapClients           = "clients"
 	routerMapEdits             = "edits"
 	routerMapEvents            = "events"
 	routerMapFlows             = "flows"
 	routerMapHandshakes        = "handshakes"
+	routerMapHelloNames        = "hello_names"
 	routerMapHosts             = "hosts"
 	routerMapIdleLegs          = "idle_legs"
 	routerMapLimits            = "limits"
@@ -749,11 +758,13 @@ type routerProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type routerMapSpecs struct {
+	Authorities   *ebpf.MapSpec `ebpf:"authorities"`
 	Clients       *ebpf.MapSpec `ebpf:"clients"`
 	Edits         *ebpf.MapSpec `ebpf:"edits"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	Flows         *ebpf.MapSpec `ebpf:"flows"`
 	Handshakes    *ebpf.MapSpec `ebpf:"handshakes"`
+	HelloNames    *ebpf.MapSpec `ebpf:"hello_names"`
 	Hosts         *ebpf.MapSpec `ebpf:"hosts"`
 	IdleLegs      *ebpf.MapSpec `ebpf:"idle_legs"`
 	Limits        *ebpf.MapSpec `ebpf:"limits"`
@@ -833,11 +844,13 @@ func (o *routerObjects) Close() error {
 //
 // It can be passed to loadRouterObjects or ebpf.CollectionSpec.LoadAndAssign.
 type routerMaps struct {
+	Authorities   *ebpf.Map `ebpf:"authorities"`
 	Clients       *ebpf.Map `ebpf:"clients"`
 	Edits         *ebpf.Map `ebpf:"edits"`
 	Events        *ebpf.Map `ebpf:"events"`
 	Flows         *ebpf.Map `ebpf:"flows"`
 	Handshakes    *ebpf.Map `ebpf:"handshakes"`
+	HelloNames    *ebpf.Map `ebpf:"hello_names"`
 	Hosts         *ebpf.Map `ebpf:"hosts"`
 	IdleLegs      *ebpf.Map `ebpf:"idle_legs"`
 	Limits        *ebpf.Map `ebpf:"limits"`
@@ -867,11 +880,13 @@ type routerMaps struct {
 
 func (m *routerMaps) Close() error {
 	return _RouterClose(
+		m.Authorities,
 		m.Clients,
 		m.Edits,
 		m.Events,
 		m.Flows,
 		m.Handshakes,
+		m.HelloNames,
 		m.Hosts,
 		m.IdleLegs,
 		m.Limits,

@@ -18,10 +18,11 @@ const MaxBytes = 16 << 10
 // ErrIncomplete says that the bytes so far are the beginning of a hello; more may make it whole.
 var ErrIncomplete = errors.New("read hello: incomplete")
 
-// Hello is what a ClientHello says. ServerName is a copy; Protocols is part of the bytes that were read, or of a copy when
+// Hello is what a ClientHello says. Its names are copies; Protocols is part of the bytes that were read, or of a copy when
 // those came in several records.
 type Hello struct {
 	ServerName string    // as Canonical gives it; empty: the client names no server
+	Sent       string    // ServerName as the client has written it
 	Protocols  Protocols // offered by ALPN, RFC 7301
 	MaxVersion uint16    // highest TLS version offered, 0x0304 is TLS 1.3; 0: none that is known
 	ECH        bool      // has encrypted_client_hello. No proof that ServerName is an outer name: browsers send fake ones (GREASE)

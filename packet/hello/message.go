@@ -138,7 +138,8 @@ func (h *Hello) serverName(data cursor) error {
 	if fault := nameFault(name); fault != "" {
 		return errName
 	}
-	h.ServerName = Canonical(string(name))
+	h.Sent = string(name)
+	h.ServerName = Canonical(h.Sent)
 	return nil
 }
 

@@ -108,7 +108,7 @@ func (s *Server) pass(c *conn, flight []byte, h *hello.Hello, started time.Time)
 			continue
 		}
 		of := Session{Client: c.client, Surrogate: d.Surrogate, Address: d.Address, Name: h.ServerName, Started: started}
-		if err := d.Header.Write(up, c.client, s.o.VIP); err != nil {
+		if err := d.Header.Write(up, c.client, s.o.VIP, h.Sent); err != nil {
 			s.o.Hooks.Failure(d.Surrogate, err)
 			reset(up)
 			exclude = append(exclude, d.Surrogate)

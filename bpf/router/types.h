@@ -38,7 +38,7 @@ enum bound {
 	MAX_EDITS = 256, /* of all pools and routes */
 	EDIT_TEXT = 128, /* of each part of an edit */
 	WATCHES = 4,     /* names of fields that clients of a VIP must not send */
-	AUTHORITY = 254, /* of a server name, in a header: the longest of DNS has 253 */
+	AUTHORITY = 150, /* of a server name, in a header: Apache takes no header of more than 232 bytes */
 };
 
 #define NO_SPLICE 0xffffffff

@@ -148,8 +148,8 @@ func (r *Router) Decide(client, vip netip.AddrPort, seq packet.Seq, d Decision) 
 	return nil
 }
 
-// KeepName stores the name in a client's hello, as it was sent, for the header of the PROXY protocol, before Decide. A longer one than
-// any of DNS is left out.
+// KeepName stores the name in a client's hello, as it was sent, for the header of the PROXY protocol, before Decide. One that does not fit
+// is left out.
 func (r *Router) KeepName(client, vip netip.AddrPort, name string) {
 	var a routerAuthority
 	if len(name) > len(a.Name) {

@@ -16,7 +16,7 @@ import (
 type routerAuthority struct {
 	_    structs.HostLayout
 	Len  uint16
-	Name [254]uint8
+	Name [150]uint8
 }
 
 type routerBand uint32
@@ -60,7 +60,7 @@ const (
 	routerBoundMAX_EDITS      routerBound = 256
 	routerBoundEDIT_TEXT      routerBound = 128
 	routerBoundWATCHES        routerBound = 4
-	routerBoundAUTHORITY      routerBound = 254
+	routerBoundAUTHORITY      routerBound = 150
 )
 
 type routerChoices struct {

@@ -56,7 +56,7 @@ func (v Version) Write(w io.Writer, client, vip netip.AddrPort, name string) err
 }
 
 const (
-	maxName     = 254 // AUTHORITY of the kernel program
+	maxName     = 150 // AUTHORITY of the kernel program
 	uniqueBytes = 16
 )
 

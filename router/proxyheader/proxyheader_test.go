@@ -15,7 +15,7 @@ import (
 func TestWrite(t *testing.T) {
 	for _, tt := range []struct{ client, vip string }{{"192.0.2.7:1234", "10.9.9.9:443"}, {"[2001:db8::1]:1", "[fd09::9]:65535"}} {
 		for _, v := range []Version{V1, V2} {
-			for _, name := range []string{"", "Shop.Example.net", strings.Repeat("n", 253), strings.Repeat("n", 255)} {
+			for _, name := range []string{"", "Shop.Example.net", strings.Repeat("n", 150), strings.Repeat("n", 151)} {
 				var b bytes.Buffer
 				client, vip := netip.MustParseAddrPort(tt.client), netip.MustParseAddrPort(tt.vip)
 				if err := v.Write(&b, client, vip, name); err != nil {
@@ -41,7 +41,7 @@ func checkTLVs(t *testing.T, h *proxyproto.Header, raw []byte, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if name != "" && len(name) < 255 {
+	if name != "" && len(name) <= 150 {
 		if tlvs[0].Type != proxyproto.PP2_TYPE_AUTHORITY || string(tlvs[0].Value) != name {
 			t.Fatalf("name %q: first TLV %+v", name, tlvs[0])
 		}
@@ -49,6 +49,9 @@ func checkTLVs(t *testing.T, h *proxyproto.Header, raw []byte, name string) {
 	}
 	if len(tlvs) != 2 || tlvs[0].Type != proxyproto.PP2_TYPE_UNIQUE_ID || len(tlvs[0].Value) != 16 || tlvs[1].Type != proxyproto.PP2_TYPE_CRC32C {
 		t.Fatalf("name %q: TLVs %+v", name, tlvs)
+	}
+	if len(raw) > 232 {
+		t.Errorf("name %q: a header of %d bytes", name, len(raw))
 	}
 	clear(raw[len(raw)-4:])
 	if want := crc32.Checksum(raw, crc32.MakeTable(crc32.Castagnoli)); binary.BigEndian.Uint32(tlvs[1].Value) != want {

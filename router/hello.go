@@ -20,6 +20,10 @@ import (
 // an ACK itself (Nagle's algorithm), or have sent all that it may, and a socket takes over.
 const helloWait = 50 * time.Millisecond
 
+// keptHelloWait is the same for a VIP with pools that keep clients' addresses, where that socket would refuse it: enough for what was
+// lost to come again.
+const keptHelloWait = 1500 * time.Millisecond
+
 // readHello starts the decision once a hello is complete. What is refused goes to the VIP's socket too, which reads it again and
 // answers. ends: the client has sent FIN. Called with the lock.
 func (u *upcalls) readHello(ctx context.Context, p *pending, ends bool) {
@@ -34,7 +38,7 @@ func (u *upcalls) readHello(ctx context.Context, p *pending, ends bool) {
 		u.handOver(leaving{p, nil, "refused"})
 	default:
 		had := p.bytes
-		time.AfterFunc(helloWait, func() {
+		time.AfterFunc(u.r.current().helloWait(p.vip), func() {
 			u.mu.Lock()
 			defer u.mu.Unlock()
 			if u.clients[clientKey{p.client, p.vip}] == p && !p.decided && p.bytes == had {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"baton/router/choose"
 	"baton/router/config"
@@ -94,6 +95,17 @@ func (s *state) holds(vip netip.AddrPort) bool {
 func (s *state) encrypted(vip netip.AddrPort) bool {
 	i, ok := s.byAddr[vip]
 	return ok && s.cfg.VIPs[i].Protocol.Encrypted()
+}
+
+// helloWait is how long clients of a VIP may be silent in the middle of their hello.
+func (s *state) helloWait(vip netip.AddrPort) time.Duration {
+	i, ok := s.byAddr[vip]
+	if ok && slices.ContainsFunc(s.cfg.VIPs[i].Routes, func(r config.Route) bool {
+		return slices.ContainsFunc(s.pools, func(p *poolState) bool { return p.cfg.Name == r.Pool && p.cfg.Keeps() })
+	}) {
+		return keptHelloWait
+	}
+	return helloWait
 }
 
 // logs reports whether what a VIP's clients ask for goes into an access log.

@@ -220,8 +220,10 @@ func (u *upcalls) expire(ctx context.Context) {
 			for _, p := range u.clients {
 				switch {
 				case p.decided:
-				case u.r.current().encrypted(p.vip): // in place of what the queue had no room for
-					u.handOver(leaving{p, nil, "proxied"})
+				case u.r.current().encrypted(p.vip):
+					if now.Sub(p.first) > u.r.current().helloWait(p.vip) { // in place of what the queue had no room for
+						u.handOver(leaving{p, nil, "proxied"})
+					}
 				case p.bad != nil:
 					u.refuse(p, p.bad)
 				case now.Sub(p.first) > wait:

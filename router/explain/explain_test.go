@@ -279,3 +279,25 @@ func TestExplanationAsJSON(t *testing.T) {
 		}
 	}
 }
+
+// TestExplainKeep: sessions that keep their clients' addresses are decided in user space, and never proxied.
+func TestExplainKeep(t *testing.T) {
+	cfg, err := config.Parse("f", []byte(`vips: [{address: "10.9.9.9:80", interfaces: [eth0], routes: [{pool: p}]}]
+pools: {p: {source: keep, surrogates: [{name: s, address: "10.2.1.2:80"}]}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for local, want := range map[bool]string{
+		false: "spliced, from the client's address and port",
+		true:  "refused: the surrogate is on this host, and cannot be reached from the client's address",
+	} {
+		got, err := Explain(cfg, Question{URL: "http://10.9.9.9/"}, func(string) Health { return Health{Up: true, Local: local} })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Action != want || got.Decides != userSpace || got.Because != "pool p keeps clients' addresses: a leg is opened for each client" {
+			t.Errorf("local %t: %+v", local, got)
+		}
+	}
+}

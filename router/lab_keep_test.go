@@ -25,12 +25,12 @@ import (
 
 // keepers is a network of surrogates whose default route leads through the router, and which answer /who with the address that they
 // see, and their name.
-func keepers(t *testing.T, names ...string) *network {
+func keepers(t *testing.T, o lab.LinkOptions, names ...string) *network {
 	n := newNetwork(t)
 	ca := peers.NewAuthority(n.Lab)
 	certificate, key := ca.Sign("s.test")
 	for _, name := range names {
-		s := n.site(name, lab.LinkOptions{})
+		s := n.site(name, o)
 		peers.Nginx(s.Host, peers.NginxOptions{Connections: 2000, Server: fmt.Sprintf(`
 	listen 443 ssl; listen [::]:443 ssl; ssl_certificate %s; ssl_certificate_key %s;
 	location = /who { return 200 "$remote_addr $remote_port %s"; }
@@ -119,39 +119,44 @@ func (c *caller) asks(host, path string) (string, error) {
 	return name, nil
 }
 
-// TestKeep: surrogates see each client's address and port, over HTTP and TLS, also where a part of the hello is late.
+// TestKeep: surrogates see each client's address and port, over HTTP and TLS, also where a part of the hello is late, and where links lose,
+// repeat and reorder packets.
 func TestKeep(t *testing.T) {
 	t.Parallel() // judges by results
-	for protocol, port := range map[string]int{"http": 80, "tls": 443} {
-		t.Run(protocol, func(t *testing.T) {
-			n := keepers(t, "s1", "s2")
-			n.start(n.keeping(port, protocol, ""))
-			var work errgroup.Group
-			for i := range 40 {
-				vip := []string{vip4, vip6}[i%2]
-				vip = strings.TrimSuffix(vip, ":80") + fmt.Sprint(":", port)
-				work.Go(func() error {
-					c, err := n.call(t.Context(), vip, 0)
-					if err != nil {
-						return err
-					}
-					defer c.Close()
-					if protocol == "tls" {
-						c.Conn = tls.Client(&halting{c.Conn, i%3 > 0}, &tls.Config{ServerName: "s.test", InsecureSkipVerify: true})
-						c.r = bufio.NewReader(c.Conn)
-					}
-					for range 3 {
-						if _, err := c.asks("s.test", "/who"); err != nil {
-							return fmt.Errorf("%s, session %d: %w", vip, i, err)
-						}
-					}
-					return nil
-				})
+	for _, protocol := range []string{"http", "tls"} {
+		t.Run(protocol, func(t *testing.T) { keep(t, protocol, lab.LinkOptions{}) })
+	}
+	t.Run("loss", func(t *testing.T) { keep(t, "http", lab.LinkOptions{AtoB: lossy, BtoA: lossy, NoOffloads: true}) })
+}
+
+func keep(t *testing.T, protocol string, o lab.LinkOptions) {
+	n := keepers(t, o, "s1", "s2")
+	port := map[string]int{"http": 80, "tls": 443}[protocol]
+	n.start(n.keeping(port, protocol, ""))
+	var work errgroup.Group
+	for i := range 40 {
+		vip := []string{vip4, vip6}[i%2]
+		vip = strings.TrimSuffix(vip, ":80") + fmt.Sprint(":", port)
+		work.Go(func() error {
+			c, err := n.call(t.Context(), vip, 0)
+			if err != nil {
+				return err
 			}
-			if err := work.Wait(); err != nil {
-				t.Error(err)
+			defer c.Close()
+			if protocol == "tls" {
+				c.Conn = tls.Client(&halting{c.Conn, i%3 > 0}, &tls.Config{ServerName: "s.test", InsecureSkipVerify: true})
+				c.r = bufio.NewReader(c.Conn)
 			}
+			for range 3 {
+				if _, err := c.asks("s.test", "/who"); err != nil {
+					return fmt.Errorf("%s, session %d: %w", vip, i, err)
+				}
+			}
+			return nil
 		})
+	}
+	if err := work.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -161,7 +166,7 @@ func TestKeepMoves(t *testing.T) {
 	t.Parallel() // judges by results
 	for _, timestamps := range []bool{true, false} {
 		t.Run(fmt.Sprintf("timestamps %t", timestamps), func(t *testing.T) {
-			n := keepers(t, "s1", "s2")
+			n := keepers(t, lab.LinkOptions{}, "s1", "s2")
 			n.client.Sysctl("net.ipv4.tcp_tw_reuse", "1")
 			if !timestamps {
 				n.client.Sysctl("net.ipv4.tcp_timestamps", "0")
@@ -214,7 +219,7 @@ func (n *network) moves(t *testing.T, vip string, port uint16, round int) error 
 // the SYN again without delay.
 func TestKeepMeetsAConnection(t *testing.T) {
 	t.Parallel() // judges by results
-	n := keepers(t, "s1")
+	n := keepers(t, lab.LinkOptions{}, "s1")
 	n.start(n.keeping(80, "http", ""))
 	for i, vip := range []string{vip4, vip6} {
 		old, err := n.call(t.Context(), n.sites[0].address(i == 1).String(), uint16(40000+i))
@@ -278,11 +283,61 @@ func TestKeepRestart(t *testing.T) {
 	}
 }
 
+// TestKeepReload: a reload changes the source for new sessions. Those that there are stay on their legs.
+func TestKeepReload(t *testing.T) {
+	n := keepers(t, lab.LinkOptions{}, "s1")
+	config := n.keeping(80, "http", "")
+	r := n.start(strings.ReplaceAll(config, "source: keep", "source: router"))
+	before, err := n.call(t.Context(), vip4, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer before.Close()
+	byRouter := func(c *caller) {
+		t.Helper()
+		if name, err := c.asks("s1.test", "/who"); err == nil || !strings.Contains(err.Error(), `"10.2.1.1 `) {
+			t.Errorf("%q answers in place of s1 with the router's address: %v", name, err)
+		}
+	}
+	byClient := func(c *caller) {
+		t.Helper()
+		if got, err := c.asks("s1.test", "/who"); got != "s1" {
+			t.Errorf("%q answers: %v", got, err)
+		}
+	}
+	byRouter(before)
+	reload := func(text string) {
+		t.Helper()
+		if err := r.configure(text); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := n.baton(t.Context(), "router", "reload", "--control", r.socket); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	reload(config)
+	after, err := n.call(t.Context(), vip4, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer after.Close()
+	byClient(after)
+	byRouter(before)
+	reload(strings.ReplaceAll(config, "source: keep", "source: router"))
+	last, err := n.call(t.Context(), vip4, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer last.Close()
+	byRouter(last)
+	byClient(after)
+}
+
 // TestKeepWithoutASurrogate: a surrogate that refuses connections, or is cut off, costs its clients the time to notice, and nothing else. A
 // client that a surrogate alone does not answer gets another one, and takes it from nobody.
 func TestKeepWithoutASurrogate(t *testing.T) {
 	t.Parallel() // judges by results
-	n := keepers(t, "s1", "s2")
+	n := keepers(t, lab.LinkOptions{}, "s1", "s2")
 	r := n.start(n.keeping(80, "http", ""))
 	asks := func(h *lab.Host, from string, want ...string) {
 		t.Helper()
@@ -321,7 +376,7 @@ func TestKeepWithoutASurrogate(t *testing.T) {
 // TestKeepRefusesWhatItCannotSplice: a request that would be proxied, and so come from the router, is refused.
 func TestKeepRefusesWhatItCannotSplice(t *testing.T) {
 	t.Parallel() // judges by results
-	n := keepers(t, "s1")
+	n := keepers(t, lab.LinkOptions{}, "s1")
 	n.start(n.keeping(80, "http", ""))
 	for _, vip := range []string{vip4, vip6} {
 		c, err := n.call(t.Context(), vip, 0)

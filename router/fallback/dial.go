@@ -53,7 +53,7 @@ func (s *Server) dialFor(g *guard) dial {
 			return nil, err
 		}
 		if header, ok := g.headers.Load(address); ok {
-			if err := header.(proxyheader.Version).Write(c, g.client, s.vip, ""); err != nil {
+			if err := header.(proxyheader.Version).Write(c, g.client, s.vip, g.name); err != nil {
 				return nil, errors.Join(err, c.Close())
 			}
 		}

@@ -44,6 +44,7 @@ type guard struct {
 	raw      net.Conn
 	server   *Server
 	client   netip.AddrPort
+	name     string    // of TLS: the server that the client has named
 	since    time.Time // accepted
 
 	multiplexed bool // HTTP/2: the guard counts the connection, and does not read it

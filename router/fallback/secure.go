@@ -109,6 +109,7 @@ func (l *secureListener) handshake(g *guard) {
 		return
 	}
 	state := c.ConnectionState()
+	g.name = state.ServerName
 	var ready net.Conn
 	if state.NegotiatedProtocol == "h2" {
 		g.multiplexed, below.guard = true, g

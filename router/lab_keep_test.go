@@ -101,7 +101,12 @@ func (c *caller) asks(host, path string) (string, error) {
 	if err := c.SetDeadline(time.Now().Add(answersWithin)); err != nil {
 		return "", err
 	}
-	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, host); err != nil {
+	return c.requests(fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, host))
+}
+
+// requests is asks with a request as it is sent.
+func (c *caller) requests(text string) (string, error) {
+	if _, err := io.WriteString(c, text); err != nil {
 		return "", err
 	}
 	got, err := http.ReadResponse(c.r, nil)
@@ -147,8 +152,14 @@ func keep(t *testing.T, protocol string, o lab.LinkOptions) {
 				c.Conn = tls.Client(&halting{c.Conn, i%3 > 0}, &tls.Config{ServerName: "s.test", InsecureSkipVerify: true})
 				c.r = bufio.NewReader(c.Conn)
 			}
-			for range 3 {
-				if _, err := c.asks("s.test", "/who"); err != nil {
+			for k := range 4 {
+				// the second is always decided in user space, for the same surrogate and for another
+				host := []string{"s1.test", "s.test"}[i/2%2]
+				_, err := c.asks(host, "/who")
+				if k == 1 && err == nil {
+					_, err = c.requests("POST /who HTTP/1.1\r\nHost: " + host + "\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
+				}
+				if err != nil {
 					return fmt.Errorf("%s, session %d: %w", vip, i, err)
 				}
 			}

@@ -139,6 +139,10 @@ func (m *Manager) stopWaitingKept(number uint32, up chan error) {
 func (m *Manager) unopened(p *pool, keep bool, why string, now time.Time) {
 	if keep {
 		go m.o.Doubted(p.name) // without the lock
+		if why == "timeout" && !p.keptKnown {
+			p.keptKnown = true
+			m.o.Log.Warn("the surrogate does not answer a client's address: its route to the clients must lead through this host", "surrogate", p.name, "address", p.server)
+		}
 		return
 	}
 	p.failed(now)
@@ -148,6 +152,7 @@ func (m *Manager) unopened(p *pool, keep bool, why string, now time.Time) {
 // keptUp handles a leg for a client that is up.
 func (m *Manager) keptUp(p *pool, o *opening, s kernel.Splice) {
 	p.kept = append(p.kept, kept{s.Number, m.o.Now()})
+	p.keptKnown = true
 	if o == nil {
 		return
 	}

@@ -41,6 +41,7 @@ type pool struct {
 	requests  requestLimit
 	serverMSS uint16 // advertised by the surrogate
 	noTS      bool   // it does not support timestamps
+	keptKnown bool   // a leg from a client's address has come up, or it is logged that none does
 	unread    bool   // logged that its queues cannot be read
 	portless  bool   // logged that all ports are in use
 

@@ -19,6 +19,7 @@ func (d *decoder) crossCheck(cfg *Config) {
 	d.checkEncrypted(cfg)
 	d.checkQUIC(cfg)
 	d.checkKept(cfg)
+	d.checkFields(cfg)
 	d.checkSurrogates(cfg, vips)
 	d.checkAccessLogs(cfg)
 	if d.Err() != nil {

@@ -60,15 +60,6 @@ const (
 	ReuseNever  Reuse = "never"  // a leg is closed with its client
 )
 
-// ClientAddress is how a surrogate learns a client's address.
-type ClientAddress string
-
-// The ways: a header of the PROXY protocol before a connection's first byte. Empty: not at all.
-const (
-	ProxyV1 ClientAddress = "proxy-v1"
-	ProxyV2 ClientAddress = "proxy-v2"
-)
-
 // Pipelining says how to handle a request sent before the previous response is complete.
 type Pipelining string
 
@@ -172,8 +163,10 @@ type Pool struct {
 	Legs      Legs
 	Reuse     Reuse
 	Encrypted bool // of VIPs with an encrypted protocol
-	// ClientAddress needs legs that serve one client.
+	// ClientAddress needs legs that serve one client, unless it is a field.
 	ClientAddress ClientAddress
+	AddressMode   AddressMode // of a field; "" without
+	AddFields     []AddedField
 	QUICOnly      bool      // of VIPs of protocol quic alone: it has no legs
 	Source        Source    // of what surrogates receive
 	ServerID      *ServerID // in the surrogates' QUIC connection ids; nil: none

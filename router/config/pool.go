@@ -76,9 +76,9 @@ func (d *decoder) pool(path, name string, n *node) Pool {
 		{Name: "reuse", Decode: func(path string, n *node) {
 			p.Reuse = Reuse(d.Choice(path, n, "is not a kind of reuse", string(ReuseAlways), string(ReuseSafe), string(ReuseNever)))
 		}},
-		{Name: "client_address", Decode: func(path string, n *node) {
-			p.ClientAddress = ClientAddress(d.Choice(path, n, "is not a way to tell the client's address", string(ProxyV1), string(ProxyV2)))
-		}},
+		{Name: "client_address", Decode: func(path string, n *node) { p.ClientAddress = d.clientAddress(path, n) }},
+		{Name: "client_address_mode", Decode: func(path string, n *node) { p.AddressMode = d.addressMode(path, n) }},
+		{Name: "add_fields", Decode: func(path string, n *node) { p.AddFields = document.Distinct(d.Decoder, path, n, d.addedField) }},
 		{Name: "health", Decode: func(path string, n *node) { p.Health = d.health(path, n) }},
 		{Name: "source", Decode: func(path string, n *node) {
 			p.Source = Source(d.Choice(path, n, "is not a source", string(SourceRouter), string(SourceKeep)))
@@ -98,12 +98,7 @@ func (d *decoder) pool(path, name string, n *node) Pool {
 	case p.Nearest == nil && p.Policy == Nearest:
 		d.Wrong(n, document.Join(path, "nearest"), "is missing", "policy nearest needs its list of {prefix, surrogates}")
 	}
-	if p.ClientAddress != "" {
-		if at := document.Join(path, "reuse"); d.Given(at) && p.Reuse != ReuseNever {
-			d.WrongAt(d.Place(at), at, fmt.Sprintf("%s shares connections, and client_address is told once for each", p.Reuse), "never, or no reuse")
-		}
-		p.Reuse = ReuseNever
-	}
+	d.checkAddress(path, &p)
 	d.zones(path, n, &p)
 	d.checkSources(path, &p)
 	return p

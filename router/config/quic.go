@@ -128,7 +128,7 @@ func (d *decoder) checkQUIC(cfg *Config) {
 				d.WrongAt(d.Place(at), at, problem+", and only VIPs of protocol quic have this pool", "none, or a VIP of protocol tls with a route to the pool")
 			}
 		}
-		if at := document.Join(path, "client_address"); p.QUICOnly && p.ClientAddress != "" {
+		if at := document.Join(path, "client_address"); p.QUICOnly && p.ClientAddress != "" && !p.ClientAddress.IsField() {
 			d.WrongAt(d.Place(at), at, "is for TCP, and only VIPs of protocol quic have this pool", "source: keep")
 		}
 		for j := range p.Surrogates {

@@ -1,7 +1,6 @@
 package router
 
 import (
-	"crypto/rand"
 	"net/netip"
 
 	"baton/api"
@@ -35,14 +34,13 @@ func (r *Router) logProxied(vip netip.AddrPort, mode config.Mode, x *fallback.Ex
 	if s := r.current(); s != nil {
 		rec.Pool = s.poolOf(x.Surrogate)
 	}
-	_, _ = rand.Read(rec.ID[:]) // never fails (crypto/rand)
 	r.access.Write([]accesslog.Record{rec})
 }
 
 // proxiedRecord is the record of a request that user space has answered. Its bytes are those of the bodies.
 func proxiedRecord(vip netip.AddrPort, mode config.Mode, x *fallback.Exchange) accesslog.Record {
 	rec := accesslog.Record{
-		Time: x.Started, Client: x.Client, VIP: vip, Status: x.Status, Surrogate: x.Surrogate, SurrogateAddress: x.Address,
+		Time: x.Started, ID: x.ID, Client: x.Client, VIP: vip, Status: x.Status, Surrogate: x.Surrogate, SurrogateAddress: x.Address,
 		FromSurrogate: uint64(x.Sent), FirstByte: x.FirstByte, Duration: x.Duration, Served: accesslog.Proxied,
 	}
 	switch {

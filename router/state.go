@@ -9,6 +9,7 @@ import (
 
 	"baton/router/choose"
 	"baton/router/config"
+	"baton/router/fields"
 	"baton/router/head"
 	"baton/router/health"
 	"baton/router/route"
@@ -30,6 +31,7 @@ type state struct {
 
 type poolState struct {
 	cfg     *config.Pool
+	fields  fields.Set
 	id      uint16   // number in the data path
 	ids     []uint16 // numbers of cfg.Surrogates
 	turn    atomic.Uint64
@@ -75,7 +77,7 @@ func newState(cfg *config.Config, n *numbers) (*state, error) {
 	}
 	s.fresh = fresh
 	for i := range cfg.Pools {
-		p := &poolState{cfg: &cfg.Pools[i], id: pools[i]}
+		p := &poolState{cfg: &cfg.Pools[i], fields: fields.Of(&cfg.Pools[i]), id: pools[i]}
 		p.ids, surrogates = surrogates[:len(p.cfg.Surrogates)], surrogates[len(p.cfg.Surrogates):]
 		for j, sg := range p.cfg.Surrogates {
 			s.ids[sg.Name], s.names[p.ids[j]] = p.ids[j], sg.Name

@@ -39,6 +39,7 @@ func Blames(kind FailureKind) bool {
 // passage is one request in the proxy; it travels in the request's context.
 type passage struct {
 	in        *http.Request
+	id        [16]byte
 	guard     *guard
 	decision  Decision
 	refused   bool   // for its form: in stands for it
@@ -130,7 +131,7 @@ func (s *Server) attempt(p *passage, req *http.Request, d Decision) (*http.Respo
 	target.Scheme, target.Host = "http", d.Address.String()
 	out.URL = &target
 	if req.Body != nil {
-		a.body = &attemptBody{from: req.Body}
+		a.body = &attemptBody{from: req.Body, ended: func() { p.decision.Fields.Strip(req.Trailer) }}
 		out.Body = a.body
 	}
 	res, err := s.transportFor(p.guard, req, d).RoundTrip(out)
@@ -154,7 +155,8 @@ func (a *attempt) repeatable(req *http.Request) bool {
 // attemptBody lends the client's body to one attempt. After Close nothing is read from it, although the transport's goroutine may
 // still hold it.
 type attemptBody struct {
-	from io.Reader
+	from  io.Reader
+	ended func() // at the end, when net/http has filled the trailer
 
 	mu      sync.Mutex
 	closed  bool
@@ -171,6 +173,9 @@ func (b *attemptBody) Read(p []byte) (int, error) {
 	b.read = true
 	b.mu.Unlock()
 	n, err := b.from.Read(p)
+	if err == io.EOF {
+		b.ended()
+	}
 	if err != nil && err != io.EOF {
 		b.mu.Lock()
 		b.failure = err

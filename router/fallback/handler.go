@@ -3,6 +3,7 @@ package fallback
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"log"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"baton/router/config"
+	"baton/router/fields"
 )
 
 // retryAfter is sent when no surrogate is up, in seconds: about one health check and its rise.
@@ -29,7 +31,8 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		defer rec.stream.end()
 	}
 	p := &passage{in: r, guard: g}
-	complete := false // else a panic of net/http's, or of the proxy, breaks the response off
+	_, _ = rand.Read(p.id[:]) // never fails (crypto/rand)
+	complete := false         // else a panic of net/http's, or of the proxy, breaks the response off
 	defer func() { s.hooks.Request(p.exchange(rec, started, complete)) }()
 	s.serve(rec, r, p)
 	complete = true
@@ -79,7 +82,7 @@ func (p *passage) closes(w http.ResponseWriter) {
 func (p *passage) exchange(rec *recorder, started time.Time, complete bool) Exchange {
 	x := Exchange{
 		Surrogate: p.surrogate, Status: rec.status, Sent: rec.sent, Retries: p.retries, Duration: time.Since(started),
-		Started: started, Client: p.guard.client, Address: p.address, Request: p.in,
+		ID: p.id, Started: started, Client: p.guard.client, Address: p.address, Request: p.in,
 		Failed: p.surrogate == "" && p.lastKind != "", Broken: !complete, Gone: p.in.Context().Err() != nil,
 	}
 	if !rec.began.IsZero() {
@@ -154,7 +157,7 @@ func (s *Server) newProxy(errorLog *log.Logger) *httputil.ReverseProxy {
 			exactTarget(pr.Out.URL, pr.In.RequestURI)
 			pr.Out.Host = pr.In.Host
 			pr.Out.Trailer = pr.In.Trailer // shared map: net/http fills it at the end of the body
-			pr.SetXForwarded()             // not what the client claims
+			passageOf(pr.In.Context()).introduce(pr)
 		},
 		Transport: s,
 		// Responses of known length may be buffered for this long; others are flushed at once.
@@ -170,6 +173,15 @@ func (s *Server) newProxy(errorLog *log.Logger) *httputil.ReverseProxy {
 		},
 		ErrorHandler: s.proxyFailed,
 	}
+}
+
+// introduce tells the surrogate its client, in place of what the client claims. Fields that a client names in Connection are gone
+// already; those that are set here stay.
+func (p *passage) introduce(pr *httputil.ProxyRequest) {
+	p.decision.Fields.SetProxied(pr.Out.Header, pr.In.Header, &fields.Client{
+		Address: p.guard.client.Addr(), Host: pr.In.Host, Secure: pr.In.TLS != nil, ID: p.id,
+	})
+	p.decision.Fields.Strip(pr.Out.Trailer) // the names that it announces
 }
 
 // proxyFailed answers if no surrogate did.

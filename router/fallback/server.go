@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"baton/router/config"
+	"baton/router/fields"
 	"baton/router/head"
 	"baton/router/proxyheader"
 )
@@ -26,6 +27,7 @@ type Decision struct {
 	Public    string              // scheme://host[:port] for redirects; "" for http://Address
 	Own       bool                // use connections to surrogates that are not shared with other clients
 	Header    proxyheader.Version // on such a connection, before the client's first byte
+	Fields    fields.Set          // what the surrogate learns of the client, beside the usual
 	Status    int                 // if not 0, the router answers, for example 404 or 503
 	Reason    string              // for the client
 }
@@ -79,6 +81,7 @@ type Exchange struct {
 	Retries   int    // surrogates that had failed
 	Duration  time.Duration
 
+	ID        [16]byte // random, as in the fields of the request
 	Started   time.Time
 	FirstByte time.Duration // of the response, after Started; 0: there was none
 	Client    netip.AddrPort

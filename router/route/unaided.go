@@ -78,6 +78,13 @@ func Unread(req *head.Request, size int) string {
 		return "the target is not a path"
 	case MethodID(req.Method) == 0:
 		return "the kernel looks up GET, HEAD, POST, PUT and DELETE alone"
+	}
+	return UnreadHead(req, size)
+}
+
+// UnreadHead says why the kernel program does not read a head of so many bytes, even if user space routes it; "" if it does.
+func UnreadHead(req *head.Request, size int) string {
+	switch {
 	case size > MaxKernelHead:
 		return fmt.Sprintf("the head has more than %d bytes", MaxKernelHead)
 	case req.ContentLength < 0:

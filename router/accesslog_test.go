@@ -45,8 +45,8 @@ func TestProxiedRecords(t *testing.T) {
 		{"the client leaves before", config.Proxy, fallback.Exchange{Gone: true}, accesslog.Record{Served: accesslog.Answered, End: accesslog.ClientRST}},
 		{"the client leaves after", config.Proxy, fallback.Exchange{Surrogate: "s", Status: 200, Gone: true}, accesslog.Record{Surrogate: "s", Status: 200, Served: accesslog.Proxied}},
 	} {
-		tt.x.Started, tt.x.Client = began, client
-		tt.want.Time, tt.want.Client, tt.want.VIP = began, client, vip
+		tt.x.Started, tt.x.Client, tt.x.ID = began, client, [16]byte{1, 2}
+		tt.want.Time, tt.want.Client, tt.want.VIP, tt.want.ID = began, client, vip, [16]byte{1, 2}
 		got := proxiedRecord(vip, tt.mode, &tt.x)
 		if diff := cmp.Diff(tt.want, got, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)

@@ -20,6 +20,7 @@ type pending struct {
 	looked      int         // bytes at the last expiry check
 	decided     bool        // being decided: further segments are kept for the replay
 	bad         *head.Error // the refusal, while it waits for a goroutine
+	unmarked    string      // the outcome of a request for the proxy, while it waits for one
 
 	held   int // bytes charged to holding
 	source *source
@@ -69,6 +70,14 @@ func (p *pending) add(s segment) {
 // ends reports whether the segment, which has a FIN, completes the stream.
 func (p *pending) ends(last segment) bool {
 	return p.base.Add(uint32(len(p.contiguous()))) == last.seq.Add(uint32(len(last.data)))
+}
+
+// firstBytes is the number of the request's bytes in its first segment.
+func (p *pending) firstBytes() int {
+	if len(p.segments) == 0 || p.segments[0].seq != p.base {
+		return 0
+	}
+	return len(p.segments[0].data)
 }
 
 // contiguous returns the request's bytes up to the first gap.

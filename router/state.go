@@ -18,15 +18,16 @@ import (
 // state is a configuration in force and what derives from it. A reload replaces it as a whole; a change of a surrogate's health
 // replaces the pools' choices.
 type state struct {
-	cfg    *config.Config
-	routes *route.Table
-	kernel route.Kernel
-	pools  []*poolState           // in the order of cfg.Pools
-	ids    map[string]uint16      // surrogates' numbers in the data path, by name
-	names  map[uint16]string      // and the reverse
-	byAddr map[netip.AddrPort]int // VIP index, but for those of QUIC
-	quics  map[netip.AddrPort]int // VIP index of those
-	fresh  []uint16               // newly assigned surrogates' numbers, until stored in the data path
+	cfg     *config.Config
+	routes  *route.Table
+	kernel  route.Kernel
+	pools   []*poolState           // in the order of cfg.Pools
+	ids     map[string]uint16      // surrogates' numbers in the data path, by name
+	names   map[uint16]string      // and the reverse
+	byAddr  map[netip.AddrPort]int // VIP index, but for those of QUIC
+	quics   map[netip.AddrPort]int // VIP index of those
+	watched [][]string             // by VIP: names of fields that requests to pools with fields must not have
+	fresh   []uint16               // newly assigned surrogates' numbers, until stored in the data path
 }
 
 type poolState struct {
@@ -59,6 +60,7 @@ func newState(cfg *config.Config, n *numbers) (*state, error) {
 		ids: make(map[string]uint16), names: make(map[uint16]string), byAddr: make(map[netip.AddrPort]int), quics: quicVIPs(cfg),
 	}
 	for i, v := range cfg.VIPs {
+		s.watched = append(s.watched, cfg.ReplacedAt(&v))
 		if v.Protocol != config.QUIC {
 			s.byAddr[v.Address] = i
 		}

@@ -102,15 +102,23 @@ func (s *state) tables(mtu int, facts func(id uint16) legs.Facts, local func(sur
 		case config.ReuseNever:
 			k.Reuse = kernel.ReuseNever
 		}
-		switch p.cfg.ClientAddress {
-		case config.ProxyV1:
-			k.Header = kernel.ProxyV1
-		case config.ProxyV2:
-			k.Header = kernel.ProxyV2
-		}
+		k.Header, k.Fields = p.header()
 		t.Pools[p.id] = k
 	}
 	return t
+}
+
+// header is how the pool's surrogates learn their clients from the kernel.
+func (p *poolState) header() (h kernel.Header, fields string) {
+	switch {
+	case p.cfg.HasFields():
+		return kernel.Fields, p.fields.Text()
+	case p.cfg.ClientAddress == config.ProxyV1:
+		return kernel.ProxyV1, ""
+	case p.cfg.ClientAddress == config.ProxyV2:
+		return kernel.ProxyV2, ""
+	}
+	return kernel.NoHeader, ""
 }
 
 // numbersOf converts indices into the pool's surrogates to the data path's numbers.
@@ -134,6 +142,9 @@ func (s *state) vips(mtu int, facts func(id uint16) legs.Facts) map[netip.AddrPo
 		}
 		k := kernel.VIP{ID: uint16(i), Local: v.Mode != config.Handoff, Hold: v.Pipelining == config.PipeliningHold, TLS: v.Protocol.Encrypted()}
 		k.Log = !k.Local && s.logs(i)
+		if !k.Local {
+			copy(k.Watch[:], s.watched[i]) // package config allows no more than fit
+		}
 		k.MSS = s.offeredMSS(i, mtu, facts)
 		k.NoTS = !s.offersTS(i, facts)
 		k.NoHosts = !named[uint16(i)]

@@ -137,9 +137,19 @@ func (u *upcalls) handle(ctx context.Context, b []byte) {
 	s := segment{frame: own, seq: tcp.Seq(), data: own[len(own)-len(b[datapath.VnetHeader:])+frame.Data:][:len(frame.Payload())]}
 	u.holding.charge(p, cap(own))
 	p.add(s)
-	if !p.decided {
+	switch {
+	case p.decided:
+	case client.Proxy:
+		u.giveUp(p)
+	default:
 		u.read(ctx, p, ends())
 	}
+}
+
+// giveUp has the proxy send a request that the kernel has routed, but cannot put fields into. Called with the lock.
+func (u *upcalls) giveUp(p *pending) {
+	p.unmarked = u.r.current().unfit(p)
+	u.handOver(leaving{p, nil, p.unmarked})
 }
 
 // read starts the decision once the request's head is complete. ends: the client has sent FIN. Called with the lock.
@@ -220,6 +230,8 @@ func (u *upcalls) expire(ctx context.Context) {
 			for _, p := range u.clients {
 				switch {
 				case p.decided:
+				case p.unmarked != "":
+					u.handOver(leaving{p, nil, p.unmarked})
 				case u.r.current().encrypted(p.vip):
 					if now.Sub(p.first) > u.r.current().helloWait(p.vip) { // in place of what the queue had no room for
 						u.handOver(leaving{p, nil, "proxied"})
@@ -295,6 +307,10 @@ func (u *upcalls) decideBy(ctx context.Context, s *state, p *pending, req head.R
 		return true
 	}
 	pool := s.pools[match.Pool]
+	if outcome := s.unfitAt(vip, pool, p, &req, headBytes); outcome != "" {
+		u.local(p, nil, outcome)
+		return true
+	}
 	d := kernel.Decision{Pool: pool.id, Method: route.MethodID(req.Method), Bound: req.Bound, Upgrade: req.Upgrade}
 	d.Chunked = req.ContentLength < 0
 	d.Request = uint64(headBytes) + uint64(max(req.ContentLength, 0))

@@ -61,8 +61,36 @@ func checkRouter(file string) (checked, error) {
 	}
 	return checked{
 		Has:      fmt.Sprintf("%s, %s, %s", count(len(cfg.VIPs), "VIP"), count(len(cfg.Pools), "pool"), count(surrogates, "surrogate")),
-		Warnings: cfg.Warnings,
+		Warnings: cfg.Warnings, Notes: fieldNotes(cfg),
 	}, nil
+}
+
+// fieldNotes say which fields requests get, and which requests are proxied for that.
+func fieldNotes(cfg *config.Config) []string {
+	var notes []string
+	for i := range cfg.Pools {
+		p := &cfg.Pools[i]
+		if !p.HasFields() {
+			continue
+		}
+		note, replaced := fmt.Sprintf("pool %s: requests get ", p.Name), strings.Join(p.Replaced(), ", ")
+		switch {
+		case p.AddressMode != config.Append:
+			note += replaced
+		case replaced == "":
+			note += fmt.Sprintf("%s behind the client's own", p.ClientAddress)
+		default:
+			note += fmt.Sprintf("%s behind the client's own, and %s", p.ClientAddress, replaced)
+		}
+		if replaced != "" {
+			note += "; those that have such a field already are proxied, and lose it"
+			if p.AddressMode == config.Append {
+				note = strings.Replace(note, "such a field", "one of the latter", 1)
+			}
+		}
+		notes = append(notes, note)
+	}
+	return notes
 }
 
 func fitRouter(file string, have *checked) error {

@@ -50,8 +50,9 @@ type Explanation struct {
 
 	Pool       string        `json:"pool,omitempty"`
 	Policy     config.Policy `json:"policy,omitempty"`
-	Reuse      config.Reuse  `json:"reuse,omitempty"` // in mode handoff
-	Key        string        `json:"key,omitempty"`   // input of the policy: hash and slot, or zone
+	Reuse      config.Reuse  `json:"reuse,omitempty"`  // in mode handoff
+	Key        string        `json:"key,omitempty"`    // input of the policy: hash and slot, or zone
+	Fields     []string      `json:"fields,omitempty"` // that the surrogate gets in the request
 	Candidates []Candidate   `json:"candidates,omitempty"`
 	Chosen     []string      `json:"chosen,omitempty"` // one, or those in turn
 	Action     string        `json:"action,omitempty"` // what happens to the session
@@ -133,13 +134,15 @@ func Explain(cfg *config.Config, q Question, health func(surrogate string) Healt
 		return e, nil
 	}
 	e.Route = &Route{Index: matched.Route, Line: matched.Line, Match: matched.Reason}
-	e.decider(&routed{cfg: cfg, table: table, vip: vip, req: &req, size: size, pool: matched.Pool, health: health})
+	a := &routed{cfg: cfg, table: table, vip: vip, req: &req, size: size, pool: matched.Pool, health: health}
+	e.decider(a)
 	pool := &cfg.Pools[matched.Pool]
 	what := "path"
 	if _, ok := choose.HashQuery(req.Query, pool.HashQuery); ok {
 		what = "query parameters " + strings.Join(pool.HashQuery, ", ")
 	}
 	e.choose(&cfg.VIPs[vip], pool, &hashed{choose.Hash(req.Path, req.Query, pool.HashQuery), what}, q.Client, health)
+	e.introduce(&cfg.VIPs[vip], pool, q.Client, a.unfit())
 	return e, nil
 }
 
@@ -148,6 +151,9 @@ const (
 	inKernel  = "kernel"
 	userSpace = "user space"
 )
+
+// spliced is the usual Action.
+const spliced = "spliced"
 
 func (e *Explanation) end(status int, reason, because string) {
 	e.Status, e.Reason, e.Because = status, reason, because
@@ -173,6 +179,7 @@ func (e *Explanation) decider(a *routed) {
 	for _, why := range []string{
 		onSocket(vip),
 		route.Unread(a.req, a.size),
+		a.unfit(),
 		entry.Why,
 		a.table.Unchosen(a.pool, pool, func(name string) bool { return a.health(name).Local }),
 		route.Unhashed(pool, a.req.Path),
@@ -303,7 +310,7 @@ func action(v *config.VIP, p *config.Pool, s *config.Surrogate, h Health) string
 	if h.Local {
 		return "proxied: the surrogate is on this host"
 	}
-	return "spliced"
+	return spliced
 }
 
 // actionOfSeveral is the action for surrogates in turn: the same for all, or it depends.

@@ -33,6 +33,9 @@ func (e *Explanation) String() string {
 			step("", "%s (%s) gets %.0f %%%s", c.Name, c.Address, 100*c.Share, sessions(c.Sessions))
 		}
 	}
+	for i, line := range e.Fields {
+		step([]string{"fields", ""}[min(i, 1)], "%s", line)
+	}
 	switch {
 	case e.Alert != "":
 		step("answer", "alert %s: %s", e.Alert, e.Reason)

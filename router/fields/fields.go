@@ -86,11 +86,23 @@ func (s Set) Text() string {
 	return b.String()
 }
 
-// Lines are those of one request, without line ends.
-func (s Set) Lines(c *Client) []string {
-	lines := make([]string, len(s))
-	for i, f := range s {
-		lines[i] = f.name + ": " + f.of(c)
+// Describe are the lines for people. client need not be known.
+func (s Set) Describe(client netip.Addr, secure bool) []string {
+	var lines []string
+	for _, f := range s {
+		line := f.name + ": " + f.of(&Client{Address: client, Secure: secure})
+		switch {
+		case f.value == requestID:
+			line = f.name + ": 32 hexadecimal digits"
+		case !client.IsValid() && f.value == address:
+			line = f.name + ": the client's address"
+		case !client.IsValid() && f.value == element:
+			line = f.name + ": for=the client's address;proto=" + scheme(secure)
+		}
+		if f.append {
+			line += " (behind the client's own)"
+		}
+		lines = append(lines, line)
 	}
 	return lines
 }

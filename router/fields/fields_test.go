@@ -43,8 +43,28 @@ func TestText(t *testing.T) {
 		if got := s.Text(); got != tt.text {
 			t.Errorf("%s: text %q, want %q", name, got, tt.text)
 		}
-		if got := s.Lines(&tt.client); !slices.Equal(got, tt.lines) {
+		var got []string
+		for _, f := range s {
+			got = append(got, f.name+": "+f.of(&tt.client))
+		}
+		if !slices.Equal(got, tt.lines) {
 			t.Errorf("%s: lines %q, want %q", name, got, tt.lines)
+		}
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	appended := Of(&config.Pool{ClientAddress: config.XForwardedFor, AddressMode: config.Append, AddFields: all})
+	forwarded := Of(&config.Pool{ClientAddress: config.Forwarded})
+	client := netip.MustParseAddr("2001:db8::1")
+	for _, tt := range []struct{ got, want []string }{
+		{appended.Describe(client, true), []string{"X-Forwarded-For: 2001:db8::1 (behind the client's own)", "X-Forwarded-Proto: https", "X-Request-Id: 32 hexadecimal digits"}},
+		{appended.Describe(netip.Addr{}, false)[:1], []string{"X-Forwarded-For: the client's address (behind the client's own)"}},
+		{forwarded.Describe(client, false), []string{`Forwarded: for="[2001:db8::1]";proto=http`}},
+		{forwarded.Describe(netip.Addr{}, false), []string{"Forwarded: for=the client's address;proto=http"}},
+	} {
+		if !slices.Equal(tt.got, tt.want) {
+			t.Errorf("%q, want %q", tt.got, tt.want)
 		}
 	}
 }

@@ -102,23 +102,23 @@ func (s *state) tables(mtu int, facts func(id uint16) legs.Facts, local func(sur
 		case config.ReuseNever:
 			k.Reuse = kernel.ReuseNever
 		}
-		k.Header, k.Fields = p.header()
+		k.Header, k.Edit = p.header()
 		t.Pools[p.id] = k
 	}
 	return t
 }
 
 // header is how the pool's surrogates learn their clients from the kernel.
-func (p *poolState) header() (h kernel.Header, fields string) {
+func (p *poolState) header() (kernel.Header, kernel.Edit) {
 	switch {
 	case p.cfg.HasFields():
-		return kernel.Fields, p.fields.Text()
+		return kernel.NoHeader, kernel.Edit{Fields: p.fields.Text()}
 	case p.cfg.ClientAddress == config.ProxyV1:
-		return kernel.ProxyV1, ""
+		return kernel.ProxyV1, kernel.Edit{}
 	case p.cfg.ClientAddress == config.ProxyV2:
-		return kernel.ProxyV2, ""
+		return kernel.ProxyV2, kernel.Edit{}
 	}
-	return kernel.NoHeader, ""
+	return kernel.NoHeader, kernel.Edit{}
 }
 
 // numbersOf converts indices into the pool's surrogates to the data path's numbers.

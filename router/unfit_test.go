@@ -45,10 +45,10 @@ func TestFieldsInTables(t *testing.T) {
 	s := stateOf(t, withFields)
 	got := s.tables(1500, func(uint16) legs.Facts { return legs.Facts{} }, func(string) bool { return false })
 	text := "Forwarded: for=" + kernel.MarkNode + ";proto=http\r\nX-Request-Id: " + kernel.MarkRequestID + "\r\n"
-	if p := got.Pools[s.pools[0].id]; p.Header != kernel.Fields || p.Fields != text || p.Reuse != kernel.ReuseAlways {
+	if p := got.Pools[s.pools[0].id]; p.Header != kernel.NoHeader || p.Edit != (kernel.Edit{Fields: text}) || p.Reuse != kernel.ReuseAlways {
 		t.Errorf("pool with fields: %+v", p)
 	}
-	if p := got.Pools[s.pools[1].id]; p.Header != kernel.NoHeader || p.Fields != "" {
+	if p := got.Pools[s.pools[1].id]; p.Header != kernel.NoHeader || p.Edit != (kernel.Edit{}) {
 		t.Errorf("pool without: %+v", p)
 	}
 	for address, want := range map[string]struct {

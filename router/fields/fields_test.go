@@ -72,8 +72,8 @@ func TestDescribe(t *testing.T) {
 // TestLongestText: the fields of every valid pool fit the kernel's text.
 func TestLongestText(t *testing.T) {
 	text := Of(&config.Pool{ClientAddress: config.ClientAddress(strings.Repeat("x", 40)), AddFields: all}).Text()
-	if len(text) > kernel.FieldsText {
-		t.Errorf("%d bytes, and the kernel holds %d", len(text), kernel.FieldsText)
+	if len(text) > kernel.EditText {
+		t.Errorf("%d bytes, and the kernel holds %d", len(text), kernel.EditText)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +22,7 @@ import (
 	"baton/lab"
 	"baton/lab/peers"
 	"baton/packet/hello"
+	"baton/packet/hello/hellotest"
 )
 
 // capture is the first flight of a real client: a hello of the corpus.
@@ -35,36 +34,16 @@ type capture struct {
 
 func captures(t *testing.T) (out []capture) {
 	t.Helper()
-	files, err := filepath.Glob("../packet/hello/testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no corpus: %v", err)
+	corpus, err := hellotest.Captures()
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
+	for _, c := range corpus {
+		h, err := hello.Read(c.Stream)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%s: %v", c.Name, err)
 		}
-		for line := range strings.Lines(string(text)) {
-			kind, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-			switch kind {
-			case "hello":
-				out = append(out, capture{name: value})
-			case ">":
-				part, err := hex.DecodeString(value)
-				if err != nil {
-					t.Fatal(err)
-				}
-				c := &out[len(out)-1]
-				c.stream = append(c.stream, part...)
-			}
-		}
-	}
-	for i := range out {
-		h, err := hello.Read(out[i].stream)
-		if err != nil {
-			t.Fatalf("%s: %v", out[i].name, err)
-		}
-		out[i].server = h.ServerName
+		out = append(out, capture{name: c.Name, stream: c.Stream, server: h.ServerName})
 	}
 	if len(out) < 150 {
 		t.Fatalf("%d hellos", len(out))
@@ -101,17 +80,6 @@ func sink(t *testing.T, s *site) {
 			}()
 		}
 	}()
-}
-
-// cutRecords puts the hello of one record into records of so many bytes.
-func cutRecords(stream []byte, size int) []byte {
-	var out []byte
-	for rest := stream[5:]; len(rest) > 0; {
-		n := min(size, len(rest))
-		out = append(append(out, 22, 3, 1, byte(n>>8), byte(n)), rest[:n]...)
-		rest = rest[n:]
-	}
-	return out
 }
 
 // helloNetwork has three sinks: for names of two kinds, and for hellos without a name. to is the sink of a name.
@@ -164,7 +132,7 @@ func TestEveryHelloIsRouted(t *testing.T) {
 				c := corpus[i]
 				streams := [][]byte{c.stream}
 				for _, size := range []int{1, 5, 100, len(c.stream) - 6} {
-					streams = append(streams, cutRecords(c.stream, size))
+					streams = append(streams, hellotest.Records(c.stream, size))
 				}
 				for _, stream := range streams {
 					for _, cut := range []int{0, 1 + random.IntN(len(stream)-1)} {
@@ -234,7 +202,7 @@ func TestHalfHellos(t *testing.T) {
 		if err := n.says(t.Context(), &corpus[1], corpus[1].stream, 0, 0, to[corpus[1].server]); err != nil {
 			t.Error(err)
 		}
-		slow := cutRecords(corpus[1].stream, 300)
+		slow := hellotest.Records(corpus[1].stream, 300)
 		if err := n.says(t.Context(), &corpus[1], slow, 100, 0, to[corpus[1].server]); err != nil {
 			t.Error(err)
 		}

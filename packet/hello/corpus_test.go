@@ -1,14 +1,12 @@
 package hello
 
 import (
-	"encoding/hex"
-	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"baton/packet/hello/hellotest"
 )
 
 // sample is the hello of a real client, in one record.
@@ -19,51 +17,25 @@ type sample struct {
 	protocols []string
 }
 
-// corpus reads the files of testdata, which clients.txt explains. Their expected values are another reader's.
+// corpus is the captured hellos. Their expected values are another reader's.
 func corpus(tb testing.TB) []sample {
 	tb.Helper()
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) != 3 {
-		tb.Fatalf("testdata has %q, %v", files, err)
+	captures, err := hellotest.Captures()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if len(captures) < 150 {
+		tb.Fatalf("only %d hellos", len(captures))
 	}
 	var samples []sample
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			tb.Fatal(err)
+	for _, c := range captures {
+		s := sample{name: c.Name, stream: c.Stream, want: Hello{Length: len(c.Stream)}}
+		if err := s.expect(c.Facts); err != nil {
+			tb.Fatalf("%s: %v", c.Name, err)
 		}
-		for line := range strings.Lines(string(text)) {
-			if err := addLine(&samples, strings.TrimSpace(line)); err != nil {
-				tb.Fatalf("%s: %q: %v", file, line, err)
-			}
-		}
-	}
-	if len(samples) < 150 {
-		tb.Fatalf("only %d hellos", len(samples))
+		samples = append(samples, s)
 	}
 	return samples
-}
-
-func addLine(samples *[]sample, line string) error {
-	kind, value, _ := strings.Cut(line, " ")
-	if kind == "" || kind == "#" {
-		return nil
-	}
-	if kind == "hello" {
-		*samples = append(*samples, sample{name: value})
-		return nil
-	}
-	s := &(*samples)[len(*samples)-1]
-	switch kind {
-	case "=":
-		return s.expect(strings.Fields(value))
-	case ">":
-		part, err := hex.DecodeString(value)
-		s.stream = append(s.stream, part...)
-		s.want.Length = len(s.stream)
-		return err
-	}
-	return errors.New("unknown line")
 }
 
 func (s *sample) expect(fields []string) error {

@@ -65,6 +65,9 @@ type Options struct {
 	IPv6       bool
 	Seed       uint64 // of random choices, if any; 0: the experiment's
 
+	// Connections is how many each contender is given, where an experiment counts them; 0: the experiment's.
+	Connections int
+
 	Program  string    // path of the program baton
 	Progress io.Writer // default: none
 }

@@ -127,6 +127,9 @@ func (r *Results) Command() string {
 	if r.Options.Seed != 0 {
 		fmt.Fprintf(b, " --seed %d", r.Options.Seed)
 	}
+	if r.Options.Connections != 0 {
+		fmt.Fprintf(b, " --connections %d", r.Options.Connections)
+	}
 	for _, f := range []struct {
 		flag   string
 		values []string

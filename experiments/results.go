@@ -51,15 +51,16 @@ const (
 
 // RunOptions are the options of a run, which repeat it.
 type RunOptions struct {
-	Rounds     int      `json:"rounds"`
-	Duration   float64  `json:"duration_seconds"`
-	Quick      bool     `json:"quick"`
-	IPv6       bool     `json:"ipv6"`
-	Seed       uint64   `json:"seed,omitempty"`
-	Cases      []string `json:"cases,omitempty"` // only these; the same for the next two
-	Contenders []string `json:"contenders,omitempty"`
-	Measures   []string `json:"measures,omitempty"`
-	Defaults   bool     `json:"defaults"` // rounds and duration are the experiment's own
+	Rounds      int      `json:"rounds"`
+	Duration    float64  `json:"duration_seconds"`
+	Quick       bool     `json:"quick"`
+	IPv6        bool     `json:"ipv6"`
+	Seed        uint64   `json:"seed,omitempty"`
+	Connections int      `json:"connections,omitempty"`
+	Cases       []string `json:"cases,omitempty"` // only these; the same for the next two
+	Contenders  []string `json:"contenders,omitempty"`
+	Measures    []string `json:"measures,omitempty"`
+	Defaults    bool     `json:"defaults"` // rounds and duration are the experiment's own
 }
 
 // ContenderInfo is a contender as the report names it.

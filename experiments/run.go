@@ -102,6 +102,8 @@ func (e Experiment[T]) prepare(o Options) (*run[T], error) {
 		return nil, fmt.Errorf("--ipv6: %s runs over IPv4 only", e.Name)
 	case o.Rounds < 0:
 		return nil, fmt.Errorf("--rounds %d: want 1 or more", o.Rounds)
+	case o.Connections < 0:
+		return nil, fmt.Errorf("--connections %d: want 1 or more", o.Connections)
 	case o.Duration < 0:
 		return nil, fmt.Errorf("--duration %v: want more than 0", o.Duration)
 	}
@@ -122,7 +124,7 @@ func (e Experiment[T]) prepare(o Options) (*run[T], error) {
 		Schema: schema, Experiment: e.Name, Question: e.Question, Parameters: e.Parameters, Cases: r.kept,
 		Versions: map[string]string{},
 		Options: RunOptions{Rounds: r.o.Rounds, Duration: r.o.Duration.Seconds(), Defaults: o.Rounds == 0 && o.Duration == 0,
-			Quick: o.Quick, IPv6: o.IPv6, Seed: o.Seed, Cases: o.Cases, Contenders: o.Contenders, Measures: o.Measures},
+			Quick: o.Quick, IPv6: o.IPv6, Seed: o.Seed, Connections: o.Connections, Cases: o.Cases, Contenders: o.Contenders, Measures: o.Measures},
 	}
 	chosen := r.About()
 	r.results.Contenders, r.results.Measures = chosen.Contenders, chosen.Measures

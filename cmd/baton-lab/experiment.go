@@ -35,6 +35,7 @@ func allExperiments() []experiments.Runnable {
 	return []experiments.Runnable{
 		handoff.Experiment(),
 		https.Experiment(),
+		https.Hellos(),
 		clientaddress.Experiment(),
 		longpath.Experiment(),
 		scale.Experiment(),
@@ -148,6 +149,7 @@ its network and keeps the samples so far, marked as interrupted. Nothing else sh
 	f.StringSliceVar(&o.Measures, "measure", nil, "only the measures with these `names`")
 	f.BoolVar(&o.IPv6, "ipv6", false, "over IPv6")
 	f.Uint64Var(&o.Seed, "seed", 0, "`seed` of random choices (adversary)")
+	f.IntVar(&o.Connections, "connections", 0, "`number` of connections for each contender (https-hellos, https-supply, client-address-logs)")
 	f.BoolVar(&o.Quick, "quick", false, "one short round, to see whether it works, not how fast")
 	f.StringVar(&out, "out", "", "`folder` for results, plots and report (default results/NAME)")
 	return c

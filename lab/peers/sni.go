@@ -12,6 +12,7 @@ import (
 type SNIOptions struct {
 	Port     int               // default: 443
 	Servers  map[string]string // "10.2.1.2:443" by name
+	Default  string            // server of all other hellos; empty: none
 	Probe    Forward           // without TLS, to a server of the Site: that is how the proxy is known to be ready
 	Sessions int               // that there may be at one time; default: 4000
 	Workers  int               // default: 1
@@ -35,6 +36,10 @@ func HAProxySNI(h *lab.Host, o SNIOptions) *Server {
 		p("\tuse_backend b%d if { req.ssl_sni -i %s }", n, name)
 		fmt.Fprintf(&backends, "backend b%d\n\tserver s %s\n", n, to)
 	}
+	if o.Default != "" {
+		p("\tdefault_backend b")
+		fmt.Fprintf(&backends, "backend b\n\tserver s %s\n", o.Default)
+	}
 	b.WriteString(backends.String())
 	return server{
 		host: h, name: "haproxy", program: "haproxy", port: o.Probe.Port, probe: "/healthz",
@@ -57,6 +62,9 @@ func NginxSNI(h *lab.Host, o SNIOptions) *Server {
 	p("stream {\nproxy_connect_timeout 10s;\nproxy_timeout 1h;\nmap $ssl_preread_server_name $server {")
 	for name, to := range o.Servers {
 		p("%s %s;", name, to)
+	}
+	if o.Default != "" {
+		p("default %s;", o.Default)
 	}
 	p("}\nserver { listen %[1]d; listen [::]:%[1]d; ssl_preread on; proxy_pass $server; }", orDefault(o.Port, 443))
 	p("server { listen %[1]d; listen [::]:%[1]d; proxy_pass %[2]s; }\n}", o.Probe.Port, o.Probe.To)

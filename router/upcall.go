@@ -1,7 +1,6 @@
 package router
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -107,6 +106,12 @@ func (u *upcalls) handle(ctx context.Context, b []byte) {
 	if p != nil && p.base != client.Seq {
 		u.abandon(key)
 		p = nil // of an earlier session on the same port: its decision fails (kernel.ErrNoUpcall)
+	}
+	if client.Decided && p == nil {
+		// It was on its way here when the decision was made: the kernel has that. As a new client it would be decided again, and lose
+		// the socket that it has by then.
+		_ = u.tap.Write(b) // if it is lost, the client retransmits
+		return
 	}
 	if p == nil {
 		if len(u.clients) >= u.r.current().cfg.Limits.Pending {
@@ -394,6 +399,10 @@ func (u *upcalls) splice(ctx context.Context, s *state, p *pending, w *wanted) b
 
 // local assigns the connection to the VIP's listener, which answers with the verdict, or proxies.
 func (u *upcalls) local(p *pending, v *fallback.Verdict, outcome string) {
+	if !u.waits(p) {
+		u.forget(p)
+		return
+	}
 	if err := u.old.end(p.vip, p.client); err != nil {
 		u.log.Debug("cannot remove old socket", "err", err)
 	}
@@ -412,14 +421,21 @@ func (u *upcalls) local(p *pending, v *fallback.Verdict, outcome string) {
 	u.r.metrics.Decided(p.vip, outcome, time.Since(p.first))
 }
 
+// waits reports whether the kernel waits for the decision on this request: else another session uses the client's port, or its decision
+// was made.
+func (u *upcalls) waits(p *pending) bool {
+	client, err := u.r.dp.Pending(p.client, p.vip)
+	return err == nil && client.Seq == p.base && !client.Decided
+}
+
 // release records the decision and replays the packets in order. It calls first before that, but only if the kernel still waits
 // for this decision: another session may use the client's port by now.
 func (u *upcalls) release(p *pending, d kernel.Decision, first func()) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.drop(p)
-	if client, err := u.r.dp.Pending(p.client, p.vip); err != nil || client.Seq != p.base {
-		return cmp.Or(err, kernel.ErrNoUpcall)
+	if !u.waits(p) {
+		return kernel.ErrNoUpcall
 	}
 	first()
 	if err := u.r.dp.Decide(p.client, p.vip, p.base, d); err != nil {

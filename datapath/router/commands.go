@@ -45,6 +45,7 @@ type Pending struct {
 	Ifindex    int
 	Seq        packet.Seq // start of the request
 	Proxy      bool       // its pool wants fields in the request, which cannot be inserted: the proxy has to send it
+	Decided    bool       // the kernel has the decision, and has not used it yet, or no packet has met the socket since
 }
 
 func (p Pending) class(mss []uint16) uint8 {
@@ -78,6 +79,7 @@ func (r *Router) Pending(client, vip netip.AddrPort) (Pending, error) {
 		Ifindex:    int(k.Ifindex),
 		Seq:        packet.Seq(k.Seq),
 		Proxy:      k.Flags&uint8(routerClientFlagCLIENT_PROXY) != 0,
+		Decided:    k.State == uint8(routerClientStateCLIENT_SPLICE) || k.State == uint8(routerClientStateCLIENT_LOCAL),
 	}
 	if k.Flags&uint8(routerClientFlagCLIENT_WSCALE) != 0 {
 		p.WScale = int(k.Wscale)

@@ -230,8 +230,22 @@ func TestRequestWithoutALegIsAnUpcall(t *testing.T) {
 			t.Errorf("missed: got %d, want 2", n)
 		}
 		p, err := k.Pending(f.client, f.vip)
-		if want := (Pending{MSS: f.mss, Timestamps: true, SACK: true, WScale: 6, Ifindex: 1, Seq: c.seq}); err != nil || p != want {
+		want := Pending{MSS: f.mss, Timestamps: true, SACK: true, WScale: 6, Ifindex: 1, Seq: c.seq}
+		if err != nil || p != want {
 			t.Errorf("pending: got %+v, %v, want %+v", p, err, want)
+		}
+		var undecided routerClient
+		k.must(k.maps.Clients.Lookup(tuple(f.client, f.vip), &undecided))
+		for _, local := range []bool{false, true} {
+			k.must(k.Decide(f.client, f.vip, c.seq, Decision{Surrogate: 1, Local: local}))
+			want.Decided = true
+			if p, err = k.Pending(f.client, f.vip); err != nil || p != want {
+				t.Errorf("decided, local %v: got %+v, %v, want %+v", local, p, err, want)
+			}
+			if err := k.Decide(f.client, f.vip, c.seq, Decision{Local: true}); !errors.Is(err, ErrNoUpcall) {
+				t.Errorf("decided twice: %v", err)
+			}
+			k.must(k.maps.Clients.Update(tuple(f.client, f.vip), &undecided, ebpf.UpdateExist))
 		}
 	})
 }

@@ -36,6 +36,8 @@ func allExperiments() []experiments.Runnable {
 		handoff.Experiment(),
 		https.Experiment(),
 		https.Hellos(),
+		https.Supply(),
+		https.Open(),
 		clientaddress.Experiment(),
 		longpath.Experiment(),
 		scale.Experiment(),

@@ -92,6 +92,17 @@ func (c *crowd) begin(t *talk, now time.Duration) error {
 	return c.syn(t, now)
 }
 
+// again says the same in a talk that has been answered, and stays.
+func (c *crowd) again(t *talk, now time.Duration) {
+	if t.state != answered {
+		return
+	}
+	t.began, t.due, t.state, t.sent, t.repeated = now, now, talking, 0, 0
+	t.start = t.start.Add(uint32(len(t.stream)))
+	t.una, t.answer = t.start, nil
+	c.active = append(c.active, t)
+}
+
 func (c *crowd) syn(t *talk, now time.Duration) error {
 	options := packet.Options{}.AppendMSS(1460).AppendSACKPermitted().AppendTimestamps(clock(now), 0).AppendNOP(1).AppendWindowScale(7)
 	if t.self.Addr().Is6() {

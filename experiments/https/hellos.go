@@ -131,6 +131,18 @@ func (l *list) names() []string {
 	return names
 }
 
+// fit are the hellos with a name that are whole in a segment: the kernel reads them.
+func (l *list) fit() []*framed {
+	var fit []*framed
+	named := l.names()
+	for i := range l.hellos {
+		if h := &l.hellos[i]; h.framing == framings[0] && len(h.stream) <= segmentSize && slices.Contains(named, h.server) {
+			fit = append(fit, h)
+		}
+	}
+	return fit
+}
+
 // fate is what came of a hello.
 type fate int
 

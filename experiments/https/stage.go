@@ -26,7 +26,13 @@ type Stage struct {
 	from  netip.Addr     // the first client
 
 	list *list
-	said *outcome // of the contender whose turn it is
+
+	// Of the contender whose turn it is.
+	said     *outcome
+	supplied *supplied
+	clients  *crowd // whose ports go on from measure to measure
+	farm     *farm
+	opened   *opened
 }
 
 func (s *Stage) vip() netip.AddrPort { return netip.AddrPortFrom(s.VIP().Addr(), 443) }

@@ -11,14 +11,14 @@ import (
 	"baton/lab"
 )
 
-// memory is what the kernel uses for itself (bytes), as /proc/meminfo has it.
-type memory int64
+// Memory is what the kernel uses for itself (bytes), as /proc/meminfo has it.
+type Memory int64
 
-// kernelMemory sums what maps, sockets and neighbours are made of. Maps of some size are vmalloc'ed, their elements and all of a
+// KernelMemory sums what maps, sockets and neighbours are made of. Maps of some size are vmalloc'ed, their elements and all of a
 // socket are in the slabs.
-func kernelMemory() (memory, error) {
+func KernelMemory() (Memory, error) {
 	sum, err := sumFields("/proc/meminfo", "Slab", "VmallocUsed", "Percpu", "KernelStack", "PageTables")
-	return memory(sum << 10), err
+	return Memory(sum << 10), err
 }
 
 // sumFields adds the numbers of some "Key: 123 …" lines.
@@ -50,15 +50,15 @@ func sumFields(path string, keys ...string) (int64, error) {
 	return sum, nil
 }
 
-// process is a contender's, with those that it has started.
-type process struct{ pid int }
+// Process is a contender's, with those that it has started.
+type Process struct{ Pid int }
 
 // pids are the process and its children.
-func (p *process) pids() []int {
-	all := []int{p.pid}
+func (p *Process) pids() []int {
+	all := []int{p.Pid}
 	files, _ := filepath.Glob("/proc/[0-9]*/status")
 	for _, f := range files {
-		if parent, err := sumFields(f, "PPid"); err == nil && int(parent) == p.pid {
+		if parent, err := sumFields(f, "PPid"); err == nil && int(parent) == p.Pid {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
 			all = append(all, pid)
 		}
@@ -66,8 +66,8 @@ func (p *process) pids() []int {
 	return all
 }
 
-// resident is its memory (bytes), what it shares counted for each.
-func (p *process) resident() (int64, error) {
+// Resident is its memory (bytes), what it shares counted for each.
+func (p *Process) Resident() (int64, error) {
 	var sum int64
 	for _, pid := range p.pids() {
 		n, err := sumFields(fmt.Sprintf("/proc/%d/status", pid), "VmRSS")
@@ -79,11 +79,11 @@ func (p *process) resident() (int64, error) {
 	return sum, nil
 }
 
-// maps is the memory of the BPF maps that the process holds (bytes), by the kernel's own account.
-func (p *process) maps() (int64, error) {
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", p.pid))
+// Maps is the memory of the BPF maps that the process holds (bytes), by the kernel's own account.
+func (p *Process) Maps() (int64, error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", p.Pid))
 	if err != nil || len(files) == 0 {
-		return 0, fmt.Errorf("account: no files of process %d", p.pid)
+		return 0, fmt.Errorf("account: no files of process %d", p.Pid)
 	}
 	counted := map[int64]bool{}
 	var sum int64
@@ -102,8 +102,8 @@ func (p *process) maps() (int64, error) {
 	return sum, nil
 }
 
-// metric sums a router's metric over the lines that have all of these labels (`state="spliced"`).
-func metric(router *lab.Host, name string, labels ...string) (float64, error) {
+// Metric sums a router's metric over the lines that have all of these labels (`state="spliced"`).
+func Metric(router *lab.Host, name string, labels ...string) (float64, error) {
 	client := router.HTTPClient(metricPatience)
 	defer client.CloseIdleConnections()
 	response, err := client.Get("http://" + metricsAddress + "/metrics")

@@ -89,7 +89,7 @@ func busyTicks() (time.Duration, error) {
 }
 
 func (g *stage) kernelGrowth(_ context.Context, t *handoff.Turn) (experiments.Sample, error) {
-	now, err := kernelMemory()
+	now, err := KernelMemory()
 	return experiments.Sample{Value: float64(now-g.before) / float64(sessions(t))}, err
 }
 
@@ -97,7 +97,7 @@ func (g *stage) mapMemory(_ context.Context, t *handoff.Turn) (experiments.Sampl
 	if g.process == nil {
 		return experiments.Sample{}, nil
 	}
-	bytes, err := g.process.maps()
+	bytes, err := g.process.Maps()
 	return experiments.Sample{Value: float64(bytes) / float64(sessions(t))}, err
 }
 
@@ -105,6 +105,6 @@ func (g *stage) processMemory(context.Context, *handoff.Turn) (experiments.Sampl
 	if g.process == nil {
 		return experiments.Sample{}, nil
 	}
-	bytes, err := g.process.resident()
+	bytes, err := g.process.Resident()
 	return experiments.Sample{Value: float64(bytes) / 1e6}, err
 }

@@ -114,7 +114,7 @@ func (g *stage) behind(ctx context.Context, t *handoff.Turn, start func() (*lab.
 		}
 		t.Runs(p, version)
 		t.OnEnd(func() error { return p.Stop(2 * time.Second) })
-		g.process = &process{p.Pid()}
+		g.process = &Process{p.Pid()}
 		t.Topology.Front = handoff.Front{Targets: []netip.AddrPort{t.Topology.VIP()}}
 		return lab.Poll(10*time.Second, func() error {
 			c, err := t.Topology.Client.Dial(ctx, "tcp", t.Topology.VIP().String())

@@ -24,7 +24,7 @@ func (g *stage) baton() handoff.Contender {
 		if err := g.begin(ctx, t, t.Topology.VIP(), func() error { return g.startRouter(t) }); err != nil {
 			return err
 		}
-		spliced, err := metric(t.Topology.Router, "legs", `pool="idle"`, `state="spliced"`)
+		spliced, err := Metric(t.Topology.Router, "legs", `pool="idle"`, `state="spliced"`)
 		g.lost = max(g.lost, sessions(t)-int(spliced)) // proxied ones are no better
 		return err
 	}}
@@ -50,7 +50,7 @@ func (g *stage) startRouter(t *handoff.Turn) error {
 		_, err := host.Exec(ctx, program, "router", "cleanup", "-c", file)
 		return err
 	})
-	g.process = &process{p.Pid()}
+	g.process = &Process{p.Pid()}
 	t.Topology.Front = handoff.Front{Targets: []netip.AddrPort{t.Topology.VIP()}}
 	if err := lab.Poll(20*time.Second, func() error { return g.ready(t) }); err != nil {
 		return fmt.Errorf("the router is not ready: %w\n%s", err, p.Log())
@@ -61,7 +61,7 @@ func (g *stage) startRouter(t *handoff.Turn) error {
 // ready reports what a router lacks to splice its first client: the first ones after its start are proxied.
 func (g *stage) ready(t *handoff.Turn) error {
 	const legs = 16 // the default of legs.min
-	idle, err := metric(t.Topology.Router, "legs", `state="idle"`, `pool="idle"`)
+	idle, err := Metric(t.Topology.Router, "legs", `state="idle"`, `pool="idle"`)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (g *stage) ready(t *handoff.Turn) error {
 	if r, err := load.Run(o); err != nil || r.Errors > 0 {
 		return errors.Join(err, r.First)
 	}
-	spliced, err := metric(t.Topology.Router, "kernel_handoffs_total")
+	spliced, err := Metric(t.Topology.Router, "kernel_handoffs_total")
 	if err == nil && spliced == 0 {
 		err = errors.New("nothing is spliced")
 	}

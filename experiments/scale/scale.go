@@ -83,7 +83,7 @@ func (g *stage) begin(ctx context.Context, t *handoff.Turn, server netip.AddrPor
 	if err := g.crowd.hangUp(); err != nil { // of Baton, resets are left
 		return err
 	}
-	if g.before, err = kernelMemory(); err != nil {
+	if g.before, err = KernelMemory(); err != nil {
 		return err
 	}
 	if err := start(); err != nil {

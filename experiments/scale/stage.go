@@ -27,8 +27,8 @@ type stage struct {
 	people  *crowd
 	begun   done     // how its sessions came about
 	lost    int      // sessions that it does not hold as it should
-	before  memory   // when nothing of it was there
-	process *process // of its own; nil: it has none
+	before  Memory   // when nothing of it was there
+	process *Process // of its own; nil: it has none
 }
 
 const (

@@ -39,6 +39,7 @@ func allExperiments() []experiments.Runnable {
 		https.Supply(),
 		https.Open(),
 		clientaddress.Experiment(),
+		clientaddress.Logs(),
 		longpath.Experiment(),
 		scale.Experiment(),
 		scale.Proxies(),

@@ -12,6 +12,7 @@ type ApacheOptions struct {
 	Port      int    // default: 80
 	Keepalive int    // KeepAliveTimeout, seconds; default: 5
 	Requests  int    // MaxKeepAliveRequests; default: 100
+	Config    string // more text for the configuration; {dir} is its folder
 }
 
 // Apache serves the lab's Site with the event MPM.
@@ -53,6 +54,7 @@ DocumentRoot %s
 </Directory>
 `, account(), port, orDefault(o.Requests, 100), orDefault(o.Keepalive, 5), Header, name,
 		Site(h.Lab()), Site(h.Lab()))
+	config += o.Config
 	return server{
 		host: h, name: name, program: "apache2", port: port, probe: "/healthz",
 		files: map[string]string{"apache.conf": config},

@@ -12,6 +12,9 @@ type VarnishOptions struct {
 	Name    string // value of Header; default: the host's name
 	Port    int    // default: 80
 	Backend string // "10.2.1.2:80"
+
+	ProxyPort int    // where it expects a PROXY header; 0: nowhere
+	VCL       string // more text, before its own
 }
 
 // Varnish caches what its backend serves, 64 MiB of it in memory. The backend must answer /healthz.
@@ -24,15 +27,20 @@ func Varnish(h *lab.Host, o VarnishOptions) *Server {
 	}
 	h.Lab().Need("gcc") // varnishd compiles its configuration
 	vcl := fmt.Sprintf(`vcl 4.1;
+%s
 backend default { .host = "%s"; .port = "%s"; }
 sub vcl_deliver { set resp.http.%s = "%s"; }
-`, host, backendPort, Header, name)
+`, o.VCL, host, backendPort, Header, name)
 	return server{
 		host: h, name: name, program: "varnishd", port: port, probe: "/healthz",
 		files: map[string]string{"default.vcl": vcl},
 		args: func(dir string) []string {
-			return []string{"-F", "-n", dir + "/work", "-f", dir + "/default.vcl",
+			args := []string{"-F", "-n", dir + "/work", "-f", dir + "/default.vcl",
 				"-a", fmt.Sprintf(":%d", port), "-s", "malloc,64m", "-T", "none"}
+			if o.ProxyPort != 0 {
+				args = append(args, "-a", fmt.Sprintf("proxied=:%d,PROXY", o.ProxyPort))
+			}
+			return args
 		},
 	}.start()
 }

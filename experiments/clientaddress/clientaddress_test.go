@@ -33,3 +33,19 @@ func TestRun(t *testing.T) {
 		}
 	}
 }
+
+// TestLogs: each server names the right client for each connection.
+func TestLogs(t *testing.T) {
+	lab.NeedRoot(t)
+	const n = 60
+	r, err := clientaddress.Logs().Run(t.Context(), experiments.Options{Quick: true, Connections: n, Program: experimentstest.Program(t), Progress: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range r.Samples {
+		want := map[string]float64{"right": n, "wrong": 0, "not logged": 0, "failed": 0}
+		if w, ok := want[s.Measure]; ok && s.Value != w {
+			t.Errorf("%+v", s)
+		}
+	}
+}

@@ -6,15 +6,16 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Command runs a program on behalf of user space (BPF_PROG_TEST_RUN). The command and the keys behind it are the bytes of its packet; c is then
-// what the program has made of the command.
+// Command runs a program on behalf of user space (BPF_PROG_TEST_RUN). The command and the keys behind it are the bytes of its packet; c and keys
+// are then what the program has made of them.
 func Command[C, K any](program *ebpf.Program, c *C, keys []K) error {
 	in := append(bytesOf(c, 1), bytesOf(unsafe.SliceData(keys), len(keys))...)
 	out := make([]byte, len(in))
 	if _, err := program.Run(&ebpf.RunOptions{Data: in, DataOut: out}); err != nil {
 		return err
 	}
-	copy(bytesOf(c, 1), out)
+	n := copy(bytesOf(c, 1), out)
+	copy(bytesOf(unsafe.SliceData(keys), len(keys)), out[n:])
 	return nil
 }
 

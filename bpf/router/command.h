@@ -120,24 +120,47 @@ static __always_inline void forget_keys(struct __sk_buff *skb, const struct spli
 	}
 }
 
-static __always_inline void complete_leg(struct splice_command *c)
+__noinline int complete_leg(struct completion *c, __u32 of)
 {
-	struct splice *s = splice_at(c->first);
 	struct config *set = config();
-	__u32 now = clock_ms(), surrogate, leg_class;
+	__u32 now = clock_ms(), leg_class;
+	struct splice *s;
 
-	if (!s || !set)
-		return;
+	if (!c || !set)
+		return 0;
+	s = splice_at(c->splice);
+	if (!s)
+		return 0;
 	bpf_spin_lock(&s->lock);
-	surrogate = s->surrogate;
-	leg_class = s->leg_class;
-	c->result = complete_event(s, c->surrogate, now, now + set->ts_offset);
+	c->done = complete_event(s, of, now, now + set->ts_offset);
+	c->snd_nxt = s->snd_nxt;
+	c->rcv_nxt = s->rcv_nxt;
+	c->ts_server = s->ts_server;
+	c->flags = s->flags;
+	c->server_mss = s->server_mss;
+	c->leg_class = leg_class = s->leg_class;
 	bpf_spin_unlock(&s->lock);
-	if (!c->result)
-		return;
+	if (!c->done)
+		return 0;
 	leg_class &= LEG_CLASSES - 1;
-	count_idle(surrogate, leg_class, BAND_NONE, 1);
-	push_leg(surrogate, leg_class, BAND_NONE, c->first);
+	count_idle(of, leg_class, BAND_NONE, 1);
+	push_leg(of, leg_class, BAND_NONE, c->splice);
+	return 1;
+}
+
+static __always_inline void complete_legs(struct __sk_buff *skb, const struct splice_command *c,
+					  struct splice_sweep *sweep)
+{
+	struct completion leg;
+
+	for (__u32 i = 0; i < COMMAND_KEYS; i++) {
+		__u32 at = sizeof(*c) + i * sizeof(leg);
+
+		if (i >= c->count || bpf_skb_load_bytes(skb, at, &leg, sizeof(leg)))
+			break;
+		sweep->changed += complete_leg(&leg, c->surrogate);
+		bpf_skb_store_bytes(skb, at, &leg, sizeof(leg), 0);
+	}
 }
 
 static __always_inline void retire(struct splice_command *c)

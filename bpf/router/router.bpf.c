@@ -112,8 +112,7 @@ int router_command(struct __sk_buff *skb)
 		forget_keys(skb, &w->command, &sweep);
 		break;
 	case COMMAND_COMPLETE:
-		complete_leg(&w->command);
-		sweep.changed = w->command.result;
+		complete_legs(skb, &w->command, &sweep);
 		break;
 	case COMMAND_COUNT_SOURCE:
 		count_one(w->command.first, w->command.count);

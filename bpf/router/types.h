@@ -365,7 +365,7 @@ enum command_kind {
 	COMMAND_FORGET_CLIENTS, /* the same for undecided clients that have timed out */
 	COMMAND_FORGET_SYN_OPTIONS, /* the same for expired SYN options */
 	COMMAND_RETIRE,             /* retire idle leg first */
-	COMMAND_COMPLETE,           /* make answered leg first idle: its SYN-ACK has been acknowledged */
+	COMMAND_COMPLETE,           /* make the answered legs of count struct completion behind the command idle */
 	COMMAND_ABANDON,      /* end the sessions in first..first+count that wait for the first byte of surrogate */
 	COMMAND_COUNT_SOURCE, /* add count (signed) to the clients of source first */
 };
@@ -381,6 +381,18 @@ struct splice_command {
 	__u32 idle;
 	__u32 closing;
 	__u32 result; /* entries that changed */
+};
+
+/* An answered leg to make idle. User space fills in splice; the rest is returned, and what the ACK of the SYN-ACK needs. */
+struct completion {
+	__u32 splice;
+	__u32 snd_nxt;
+	__u32 rcv_nxt;
+	__u32 ts_server;
+	__u32 flags; /* enum splice_flag */
+	__u16 server_mss;
+	__u8 leg_class;
+	__u8 done; /* it was answered, and is idle */
 };
 
 /* The verdict on a packet. Those without DROP_ are not drops. */

@@ -19,13 +19,32 @@ func (r *Router) command(c routerSpliceCommand, keys ...routerSynOptionsKey) (ch
 	return int(c.Result), nil
 }
 
-// CompleteLeg makes an answered leg idle after its SYN-ACK has been acknowledged. False: it was not answered, or belongs to
-// another surrogate.
-func (r *Router) CompleteLeg(number uint32, surrogate uint16) (bool, error) {
-	n, err := r.command(routerSpliceCommand{
-		Kind: uint16(routerCommandKindCOMMAND_COMPLETE), First: number, Surrogate: uint32(surrogate),
-	})
-	return n > 0, err
+// CompleteLegs makes answered legs of a surrogate idle. The caller sends the ACK of their SYN-ACKs afterwards, by the numbers that are
+// returned, in the same order: a packet of a client that is faster is an ACK, too. Those in another state by now, or of another surrogate,
+// have state Free.
+func (r *Router) CompleteLegs(surrogate uint16, legs []Leg) ([]Splice, error) {
+	done := make([]Splice, len(legs))
+	for first := 0; first < len(legs); first += int(routerBoundCOMMAND_KEYS) {
+		some := make([]routerCompletion, min(len(legs)-first, int(routerBoundCOMMAND_KEYS)))
+		for i := range some {
+			some[i].Splice = legs[first+i].Number
+		}
+		c := routerSpliceCommand{Kind: uint16(routerCommandKindCOMMAND_COMPLETE), Count: uint32(len(some)), Surrogate: uint32(surrogate)}
+		if err := datapath.Command(r.programs.RouterCommand, &c, some); err != nil {
+			return done, fmt.Errorf("complete legs: %w", err)
+		}
+		for i, k := range some {
+			if k.Done != 0 {
+				l := legs[first+i]
+				done[first+i] = Splice{
+					Number: l.Number, State: Idle, Class: k.LegClass, Surrogate: surrogate, Server: l.Server, Router: l.Router,
+					SndNxt: k.SndNxt, SndUna: k.SndNxt, RcvNxt: k.RcvNxt, TSServer: k.TsServer, ServerMSS: k.ServerMss,
+					Timestamps: k.Flags&uint32(routerSpliceFlagSPLICE_TS) != 0, WScale: k.Flags&uint32(routerSpliceFlagSPLICE_SERVER_WSCALE) != 0,
+				}
+			}
+		}
+	}
+	return done, nil
 }
 
 // Retire makes an idle leg dead, so that no client gets it. False: it was not idle, or belongs to another surrogate.

@@ -43,7 +43,7 @@ func (e End) String() string {
 
 // Event reports a change of a server leg.
 type Event struct {
-	Answered  bool // received a SYN-ACK, which waits for CompleteLeg
+	Answered  bool // received a SYN-ACK, which waits for CompleteLegs
 	Up        bool // established
 	Stale     bool // met a connection on the same ports, which has been reset: the SYN must be repeated. Otherwise it has ended
 	End       End

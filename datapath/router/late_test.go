@@ -45,6 +45,50 @@ func (k *rig) stands(f family, want State) {
 	}
 }
 
+// completes makes one leg idle, and compares what it returns with the splice.
+func (k *rig) completes(number uint32, surrogate uint16) (bool, error) {
+	k.t.Helper()
+	before, err := k.Splice(number)
+	k.must(err)
+	done, err := k.CompleteLegs(surrogate, []Leg{{Number: number, Server: before.Server, Router: before.Router}})
+	if err != nil || done[0].State == Free {
+		return false, err
+	}
+	want := Splice{
+		Number: number, State: Idle, Class: before.Class, Surrogate: surrogate, Server: before.Server, Router: before.Router, SndNxt: before.SndNxt, SndUna: before.SndUna,
+		RcvNxt: before.RcvNxt, TSServer: before.TSServer, ServerMSS: before.ServerMSS, Timestamps: before.Timestamps, WScale: before.WScale,
+	}
+	if done[0] != want {
+		k.t.Errorf("completed: got %+v, want %+v", done[0], want)
+	}
+	return true, nil
+}
+
+// Several legs are completed together, more than fit into a command; those that are not answered, or of another surrogate, are not.
+func TestLegsAreCompletedTogether(t *testing.T) {
+	k, f := newRig(t), families[0]
+	k.must(k.MakeQueue(1, f.class(), BandFresh))
+	for i, state := range []State{Answered, Opening, Answered, Answered} {
+		k.idle(uint32(i), f, func(s *routerSplice) { s.State, s.Surrogate = uint8(state), uint16(1+i/3) })
+	}
+	all := []Leg{{Number: 0}, {Number: 0}, {Number: 3}}
+	for range routerBoundCOMMAND_KEYS {
+		all = append(all, Leg{Number: 1})
+	}
+	all = append(all, Leg{Number: 2})
+	had := k.surrogate(1).Fresh[f.class()]
+	done, err := k.CompleteLegs(1, all)
+	k.must(err)
+	for i, s := range done {
+		if got := s.State == Idle && s.Number == all[i].Number; got != (i == 0 || i == len(all)-1) {
+			t.Errorf("leg %d at %d: %+v", all[i].Number, i, s)
+		}
+	}
+	if fresh := k.surrogate(1).Fresh[f.class()] - had; fresh != 2 {
+		t.Errorf("%d fresh legs are counted, want 2", fresh)
+	}
+}
+
 func TestLegIsCompletedLate(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
@@ -56,17 +100,17 @@ func TestLegIsCompletedLate(t *testing.T) {
 		}
 		k.want(packet.Build(synack), routerVerdictCONSUMED, actShot) // retransmitted: the ACK will follow
 		k.stands(f, Answered)
-		if ok, err := k.CompleteLeg(3, 2); err != nil || ok {
+		if ok, err := k.completes(3, 2); err != nil || ok {
 			t.Errorf("taken up for another surrogate: %t, %v", ok, err)
 		}
 
 		events := k.events()
-		if ok, err := k.CompleteLeg(3, 1); err != nil || !ok {
+		if ok, err := k.completes(3, 1); err != nil || !ok {
 			t.Fatalf("taken up: %t, %v", ok, err)
 		}
 		events.none() // the caller knows
 		k.stands(f, Idle)
-		if ok, err := k.CompleteLeg(3, 1); err != nil || ok {
+		if ok, err := k.completes(3, 1); err != nil || ok {
 			t.Errorf("taken up again: %t, %v", ok, err)
 		}
 		// our ACK was lost
@@ -105,7 +149,7 @@ func TestAnsweredLegIsGivenUp(t *testing.T) {
 					return
 				}
 				events.want(Event{End: Refused, Class: f.class(), Surrogate: 1, Splice: 3})
-				if ok, err := k.CompleteLeg(3, 1); err != nil || ok {
+				if ok, err := k.completes(3, 1); err != nil || ok {
 					t.Errorf("taken up: %t, %v", ok, err)
 				}
 			})
@@ -119,7 +163,7 @@ func TestSYNACKAfterItsTime(t *testing.T) {
 	s, synack := k.answered(f)
 	k.must(k.FreeLeg(3, f.surrogate, s.f.router))
 	k.want(packet.Build(synack), routerVerdictPASS, actPass)
-	if ok, err := k.CompleteLeg(3, 1); err != nil || ok {
+	if ok, err := k.completes(3, 1); err != nil || ok {
 		t.Errorf("taken up: %t, %v", ok, err)
 	}
 }
@@ -168,7 +212,7 @@ func TestLegCompletedEarly(t *testing.T) {
 				k := newRig(t)
 				s, _ := k.answered(f)
 				k.aged(3, tc.wait)
-				if ok, err := k.CompleteLeg(3, 1); err != nil || !ok {
+				if ok, err := k.completes(3, 1); err != nil || !ok {
 					t.Fatalf("taken up: %t, %v", ok, err)
 				}
 				k.vip(f)

@@ -127,6 +127,18 @@ const (
 	routerCommandKindCOMMAND_COUNT_SOURCE       routerCommandKind = 9
 )
 
+type routerCompletion struct {
+	_         structs.HostLayout
+	Splice    uint32
+	SndNxt    uint32
+	RcvNxt    uint32
+	TsServer  uint32
+	Flags     uint32
+	ServerMss uint16
+	LegClass  uint8
+	Done      uint8
+}
+
 type routerConfig struct {
 	_          structs.HostLayout
 	Tap        uint32

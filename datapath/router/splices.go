@@ -154,7 +154,7 @@ type Leg struct {
 	ISS       uint32 // initial send sequence number
 	Ifindex   int    // towards the surrogate
 	TSval     uint32 // in the SYN
-	// Late delays the ACK of the SYN-ACK, which the caller then sends before CompleteLeg. 0: the kernel sends it at once.
+	// Late delays the ACK of the SYN-ACK, which the caller then sends after CompleteLegs. 0: the kernel sends it at once.
 	Late time.Duration
 	Keep bool // Router is the address and port of a client, which alone gets the leg
 }

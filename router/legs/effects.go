@@ -16,7 +16,7 @@ type Kernel interface {
 	OpenLeg(l kernel.Leg) error
 	FreeLeg(number uint32, server, router netip.AddrPort) error
 	FreeLegs(legs []kernel.Leg) error
-	CompleteLeg(number uint32, surrogate uint16) (bool, error)
+	CompleteLegs(surrogate uint16, legs []kernel.Leg) ([]kernel.Splice, error)
 	Retire(number uint32, surrogate uint16) (bool, error)
 	LimitRequests(id uint16, requests uint32) error
 
@@ -33,7 +33,7 @@ type Kernel interface {
 type Wire interface {
 	// SYN opens a leg.
 	SYN(l kernel.Leg, mss uint16) error
-	// ACK completes the handshake of an answered leg.
+	// ACK completes the handshake of a leg.
 	ACK(s kernel.Splice, tsval uint32) error
 	// Refuse answers the current request in place of the surrogate, and closes.
 	Refuse(s kernel.Splice) error

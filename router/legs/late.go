@@ -45,18 +45,21 @@ func (p *pool) waits(o *opening) bool { return !o.completed && p.opening[o.leg.N
 
 // completeDue completes the legs whose delay is over.
 func (m *Manager) completeDue(p *pool, now time.Time) {
+	var due []*opening
 	for len(p.held) > 0 {
 		o := p.held[0]
-		due := o.answered.Add(p.bounds.Handshake)
-		if p.waits(o) && len(p.held) <= mostHeld && now.Before(due) {
-			p.due = earlier(p.due, due)
-			return
+		over := o.answered.Add(p.bounds.Handshake)
+		if p.waits(o) && len(p.held) <= mostHeld && now.Before(over) {
+			p.due = earlier(p.due, over)
+			break
 		}
 		p.held = p.held[1:]
 		if p.waits(o) {
-			m.complete(p, o)
+			o.completed = true // it may be held twice
+			due = append(due, o)
 		}
 	}
+	m.complete(p, due...)
 }
 
 // completeFirst completes a leg of the class whose delay is not over. False: there is none.
@@ -69,22 +72,28 @@ func (m *Manager) completeFirst(p *pool, classID uint8) bool {
 	return false
 }
 
-// complete acknowledges a SYN-ACK and makes the leg idle. False: it has ended.
-func (m *Manager) complete(p *pool, o *opening) bool {
-	o.completed = true
-	s, err := m.o.Kernel.Splice(o.leg.Number)
-	if err != nil || s.State != kernel.Answered {
-		return false // it was reset; its event will follow
+// complete makes legs idle and acknowledges their SYN-ACKs. False: none was still answered.
+func (m *Manager) complete(p *pool, openings ...*opening) (up bool) {
+	if len(openings) == 0 {
+		return false
 	}
-	if err := m.o.Wire.ACK(s, m.o.Timestamp()); err != nil {
-		m.o.Log.Debug("cannot acknowledge leg", "surrogate", p.name, "err", err) // the surrogate retransmits its SYN-ACK
+	legs := make([]kernel.Leg, len(openings))
+	for i, o := range openings {
+		o.completed, legs[i] = true, o.leg
 	}
-	up, err := m.o.Kernel.CompleteLeg(s.Number, p.id)
+	done, err := m.o.Kernel.CompleteLegs(p.id, legs)
 	if err != nil {
-		m.o.Log.Error("cannot complete leg", "surrogate", p.name, "err", err)
+		m.o.Log.Error("cannot complete legs", "surrogate", p.name, "err", err)
 	}
-	if up {
+	for _, s := range done {
+		if s.State != kernel.Idle {
+			continue // it was reset; its event will follow
+		}
+		if err := m.o.Wire.ACK(s, m.o.Timestamp()); err != nil {
+			m.o.Log.Debug("cannot acknowledge leg", "surrogate", p.name, "err", err) // the surrogate retransmits its SYN-ACK
+		}
 		m.established(p, s)
+		up = true
 	}
 	return up
 }

@@ -60,9 +60,15 @@ func (w *world) FreeLegs(legs []kernel.Leg) error {
 	return nil
 }
 
-func (w *world) CompleteLeg(number uint32, _ uint16) (bool, error) {
-	w.idle(w.splices[number], kernel.BandFresh)
-	return true, nil
+func (w *world) CompleteLegs(_ uint16, legs []kernel.Leg) ([]kernel.Splice, error) {
+	done := make([]kernel.Splice, len(legs))
+	for i, l := range legs {
+		if s := w.splices[l.Number]; s != nil && s.State == kernel.Answered {
+			w.idle(s, kernel.BandFresh)
+			done[i] = *s
+		}
+	}
+	return done, nil
 }
 
 func (w *world) Retire(number uint32, _ uint16) (bool, error) {

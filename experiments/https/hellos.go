@@ -1,6 +1,7 @@
 package https
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"hash/maphash"
@@ -131,12 +132,13 @@ func (l *list) names() []string {
 	return names
 }
 
-// fit are the hellos with a name that are whole in a segment: the kernel reads them.
+// fit are the hellos that are whole in a segment and have a name as routes have it: the kernel reads them.
 func (l *list) fit() []*framed {
 	var fit []*framed
 	named := l.names()
 	for i := range l.hellos {
-		if h := &l.hellos[i]; h.framing == framings[0] && len(h.stream) <= segmentSize && slices.Contains(named, h.server) {
+		if h := &l.hellos[i]; h.framing == framings[0] && len(h.stream) <= segmentSize && slices.Contains(named, h.server) &&
+			bytes.Contains(h.stream, append([]byte{byte(len(h.server) >> 8), byte(len(h.server))}, h.server...)) {
 			fit = append(fit, h)
 		}
 	}

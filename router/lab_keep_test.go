@@ -152,9 +152,10 @@ func keep(t *testing.T, protocol string, o lab.LinkOptions) {
 				c.Conn = tls.Client(&halting{c.Conn, i%3 > 0}, &tls.Config{ServerName: "s.test", InsecureSkipVerify: true})
 				c.r = bufio.NewReader(c.Conn)
 			}
-			for k := range 4 {
-				// the second is always decided in user space, for the same surrogate and for another
-				host := []string{"s1.test", "s.test"}[i/2%2]
+			for k := range 6 {
+				// pools of the same servers in turn, so that a session comes to the server that it is at, and to others; one request
+				// is always decided in user space
+				host := []string{"s1.test", "s.test", "s2.test", "s.test", "s.test"}[(i/2+k)%5]
 				_, err := c.asks(host, "/who")
 				if k == 1 && err == nil {
 					_, err = c.requests("POST /who HTTP/1.1\r\nHost: " + host + "\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")

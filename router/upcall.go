@@ -16,6 +16,7 @@ import (
 	"baton/router/config"
 	"baton/router/fallback"
 	"baton/router/head"
+	"baton/router/legs"
 	"baton/router/proxyheader"
 	"baton/router/route"
 )
@@ -360,10 +361,13 @@ func (u *upcalls) splice(ctx context.Context, s *state, p *pending, w *wanted) b
 			break
 		}
 		wait, cancel := context.WithTimeout(ctx, legWait)
+		d.Surrogate = pool.ids[at]
 		if pool.cfg.Keeps() {
-			d.Leg, d.Keep, err = u.r.legs.WaitKept(wait, pool.ids[at], class, p.client, p.vip)
+			var k legs.KeptLeg
+			k, err = u.r.legs.WaitKept(wait, d.Surrogate, class, p.client, p.vip)
+			d.Surrogate, d.Leg, d.Keep = k.Surrogate, k.Number, k.Waits
 		} else {
-			err = u.r.legs.WaitIdle(wait, pool.ids[at], class)
+			err = u.r.legs.WaitIdle(wait, d.Surrogate, class)
 		}
 		cancel()
 		if u.r.current() != s {
@@ -373,7 +377,6 @@ func (u *upcalls) splice(ctx context.Context, s *state, p *pending, w *wanted) b
 			u.log.Debug("no leg", "surrogate", name, "class", class, "err", err)
 			continue
 		}
-		d.Surrogate = pool.ids[at]
 		if err := u.release(p, d, func() {
 			if w.sent != "" && proxyheader.Of(pool.cfg) == proxyheader.V2 {
 				u.r.dp.KeepName(p.client, p.vip, w.sent)

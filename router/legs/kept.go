@@ -29,11 +29,17 @@ type ends struct{ router, server netip.AddrPort }
 // errOldLeg: the last leg on these ports has ended, and is not free yet.
 var errOldLeg = errors.New("its last leg is not free yet")
 
-// WaitKept waits until the surrogate has a leg from the client's own address and port, opening one if there is none. open is false if the
-// client's session is on that leg already.
-func (m *Manager) WaitKept(ctx context.Context, id uint16, classID uint8, client, vip netip.AddrPort) (number uint32, open bool, err error) {
+// KeptLeg is a leg from a client's own address and port.
+type KeptLeg struct {
+	Number    uint32
+	Surrogate uint16 // that it was opened for: another one at the same address, if the session came from there
+	Waits     bool   // for the client; else its session is on it already
+}
+
+// WaitKept waits until the surrogate has a leg from the client's own address and port, opening one if there is none.
+func (m *Manager) WaitKept(ctx context.Context, id uint16, classID uint8, client, vip netip.AddrPort) (KeptLeg, error) {
 	for {
-		number, up, err := m.askKept(id, classID, client, vip)
+		k, up, err := m.askKept(id, classID, client, vip)
 		switch {
 		case errors.Is(err, errOldLeg):
 			select {
@@ -41,72 +47,74 @@ func (m *Manager) WaitKept(ctx context.Context, id uint16, classID uint8, client
 				continue
 			case <-ctx.Done():
 			}
-			return 0, false, fmt.Errorf("%w: %w", ErrNoLeg, err)
+			return k, fmt.Errorf("%w: %w", ErrNoLeg, err)
 		case err != nil:
-			return 0, false, fmt.Errorf("%w: %w", ErrNoLeg, err)
+			return k, fmt.Errorf("%w: %w", ErrNoLeg, err)
 		case up == nil:
-			s, err := m.o.Kernel.Splice(number)
-			return number, err == nil && s.State == kernel.Idle, err
+			return k, nil
 		}
 		select {
 		case err := <-up:
-			return number, true, err
+			return k, err
 		case <-ctx.Done():
-			m.stopWaitingKept(number, up)
-			return 0, false, fmt.Errorf("%w in time", ErrNoLeg)
+			m.stopWaitingKept(k.Number, up)
+			return k, fmt.Errorf("%w in time", ErrNoLeg)
 		}
 	}
 }
 
-// askKept returns the client's leg to the surrogate. Its state will be sent to up; nil: it is up.
-func (m *Manager) askKept(id uint16, classID uint8, client, vip netip.AddrPort) (number uint32, up chan error, err error) {
+// askKept returns the client's leg to the surrogate. Whether it comes up will be sent to up; nil: it is up.
+func (m *Manager) askKept(id uint16, classID uint8, client, vip netip.AddrPort) (k KeptLeg, up chan error, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pools[id]
 	switch {
 	case p == nil || !p.usable || p.local:
-		return 0, nil, errors.New("the surrogate is not usable")
+		return k, nil, errors.New("the surrogate is not usable")
 	case p.noTS && classID&1 != 0:
-		return 0, nil, errors.New("the surrogate refuses timestamps")
+		return k, nil, errors.New("the surrogate refuses timestamps")
 	case client.Addr() == p.server.Addr():
-		return 0, nil, errors.New("the surrogate is the client itself")
+		return k, nil, errors.New("the surrogate is the client itself")
 	}
 	number, ok := m.kept[ends{client, p.server}]
+	k = KeptLeg{Number: number, Surrogate: id, Waits: true}
 	if !ok {
 		if err := m.room(p); err != nil {
-			return 0, nil, err
+			return k, nil, err
 		}
 		o, err := m.openFrom(p, kernel.Leg{Class: classID, Router: client, Keep: true}, m.o.Now())
 		if err != nil {
-			return 0, nil, err
+			return k, nil, err
 		}
-		return o.leg.Number, o.wait(), nil
+		k.Number = o.leg.Number
+		return k, o.wait(), nil
 	}
 	s, err := m.o.Kernel.Splice(number)
 	if err != nil {
-		return 0, nil, err
+		return k, nil, err
 	}
 	switch s.State {
 	case kernel.Opening:
 		if o := p.opening[number]; o != nil && o.leg.Class == classID {
-			return number, o.wait(), nil
+			return k, o.wait(), nil
 		}
-		return 0, nil, errOldLeg // another client on the same port has gone
+		return k, nil, errOldLeg // another client on the same port has gone
 	case kernel.Idle:
 		if s.Class == classID && m.owner[number] == p {
-			return number, nil, nil
+			return k, nil, nil
 		}
 		if old := m.owner[number]; old != nil {
 			m.retire(old, s)
 		}
-		return 0, nil, errOldLeg
+		return k, nil, errOldLeg
 	case kernel.Active, kernel.Closing:
-		if s.Client == client && s.VIP == vip && s.Surrogate == id {
-			return number, nil, nil
+		if s.Client == client && s.VIP == vip {
+			k.Surrogate, k.Waits = s.Surrogate, false
+			return k, nil, nil
 		}
-		return 0, nil, fmt.Errorf("%v has a session with it already, of VIP %v", client, s.VIP)
+		return k, nil, fmt.Errorf("%v has a session with it already, of VIP %v", client, s.VIP)
 	}
-	return 0, nil, errOldLeg
+	return k, nil, errOldLeg
 }
 
 // wait adds a request to those that wait for the leg.

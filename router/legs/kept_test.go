@@ -24,7 +24,7 @@ func keeps(client, vip netip.AddrPort, told string) func(*world) {
 	return func(w *world) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		_, _, err := w.m.WaitKept(ctx, surrogateID, usual, client, vip)
+		_, err := w.m.WaitKept(ctx, surrogateID, usual, client, vip)
 		if (err == nil) != (told == "") || err != nil && (!errors.Is(err, ErrNoLeg) || !strings.Contains(err.Error(), told)) {
 			w.t.Fatalf("a request is told %v, want %q", err, told)
 		}
@@ -104,7 +104,7 @@ func TestKeptLegIsToldOfAtOnce(t *testing.T) {
 		w := newWorld(t, keeping, config.ReuseNever)
 		told := make(chan error)
 		go func() {
-			_, _, err := w.m.WaitKept(t.Context(), surrogateID, usual, caller, vip)
+			_, err := w.m.WaitKept(t.Context(), surrogateID, usual, caller, vip)
 			told <- err
 		}()
 		for waits := false; !waits; time.Sleep(time.Millisecond) {
@@ -189,5 +189,26 @@ func TestUnansweredKeptLeg(t *testing.T) {
 		if got := <-doubted; got != "s" {
 			t.Errorf("doubted %q", got)
 		}
+	}
+}
+
+// TestKeptSessionStaysAtItsServer: two pools have the same server. A request for the other pool stays on the session's leg.
+func TestKeptSessionStaysAtItsServer(t *testing.T) {
+	w := newWorld(t, keeping, config.ReuseNever)
+	if err := w.m.Update([]Surrogate{
+		{ID: surrogateID, Name: "s", Address: server, Legs: keeping, Reuse: config.ReuseNever},
+		{ID: surrogateID + 1, Name: "again", Address: server, Legs: keeping, Reuse: config.ReuseNever},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.m.SetUsable(surrogateID+1, true)
+	w.play([]step{
+		{0, keeps(caller, vip, "in time"), "SYN, open class 1"},
+		{0, opened, "opened"},
+		{0, serves(caller, vip), ""},
+	})
+	k, err := w.m.WaitKept(t.Context(), surrogateID+1, usual, caller, vip)
+	if want := (KeptLeg{Number: w.of(caller).Number, Surrogate: surrogateID}); err != nil || k != want {
+		t.Errorf("got %+v, %v, want %+v", k, err, want)
 	}
 }

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Installs the Python packages for the tests into virtual environments in this
 # folder, each package pinned by its hash: bin/python for os-ken, bin/faucet
-# for Faucet, which needs another version of os-ken. Idempotent; prints nothing
-# if they are there. Needs no root, but Debian's python3-venv, and python3-dev
-# for Faucet.
+# for Faucet, which needs another version of os-ken, bin/quic for clients of
+# HTTP/3. Idempotent; prints nothing if they are there. Needs no root, but
+# Debian's python3-venv, and python3-dev for Faucet.
 set -eu
 cd "$(dirname "$0")/.."
 log=$(mktemp)
@@ -14,14 +14,14 @@ command -v gcc >/dev/null || export CC=clang-19 LDSHARED='clang-19 -shared'
 # Packages without a wheel are built by the tools that the list pins.
 install() {
 	python3 -m venv "$1" || return
-	grep -E '^(setuptools|wheel|pbr)==' "$2" >"$log.tools"
+	grep -E '^(setuptools|wheel|pbr)==' "$2" >"$log.tools" || true # none: wheels alone
 	for list in "$log.tools" "$2"; do
 		"$1/bin/python" -m pip install --no-deps --require-hashes --no-build-isolation -r "$list" || return
 	done
 }
 
 failed=
-for name in python faucet; do
+for name in python faucet quic; do
 	wanted=packaging/$name-packages.txt
 	! cmp -s "$wanted" "bin/$name/packages.txt" || continue
 	rm -rf "bin/$name"

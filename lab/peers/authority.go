@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -59,10 +60,21 @@ func (a *Authority) Sign(names ...string) (certificate, key string) {
 	if err != nil {
 		a.lab.T().Fatalf("sign a certificate: %v", err)
 	}
-	certificate, key = filepath.Join(a.lab.Dir(), names[0]+".pem"), filepath.Join(a.lab.Dir(), names[0]+".key")
+	certificate, key = a.fileOf(names[0]), filepath.Join(a.lab.Dir(), names[0]+".key")
 	a.write(certificate, "CERTIFICATE", der)
 	a.write(key, "PRIVATE KEY", private)
 	return certificate, key
+}
+
+// fileOf is the certificate whose first name it is.
+func (a *Authority) fileOf(name string) string { return filepath.Join(a.lab.Dir(), name+".pem") }
+
+func parseCertificate(text []byte) (*x509.Certificate, error) {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, errors.New("the certificate is not PEM")
+	}
+	return x509.ParseCertificate(block.Bytes)
 }
 
 func (a *Authority) newKey() *ecdsa.PrivateKey {

@@ -3,6 +3,7 @@ package peers
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"baton/lab"
 )
@@ -13,15 +14,35 @@ type CaddyOptions struct {
 	Site        string // the name that its certificate is for
 	Certificate string // file
 	Key         string // file
+	More        []CaddySite
 }
+
+// CaddySite is a further name of the server.
+type CaddySite struct{ Site, Certificate, Key string }
 
 // caddyProbe is the port of its probe, without TLS.
 const caddyProbe = 2080
+
+const caddySite = `https://%s {
+	tls %s %s
+	header %s %s
+	root * %s
+	file_server
+	log {
+		output file {dir}/access.log
+		format json
+	}
+}
+`
 
 // Caddy serves the lab's Site by HTTPS on port 443, over TCP and UDP. It logs requests as JSON, see CaddyLog.
 func Caddy(h *lab.Host, o CaddyOptions) *Server {
 	h.Lab().T().Helper()
 	name := orDefault(o.Name, h.Name())
+	var sites strings.Builder
+	for _, site := range append([]CaddySite{{o.Site, o.Certificate, o.Key}}, o.More...) {
+		fmt.Fprintf(&sites, caddySite, site.Site, site.Certificate, site.Key, Header, name, Site(h.Lab()))
+	}
 	config := fmt.Sprintf(`{
 	admin off
 	auto_https off
@@ -33,17 +54,7 @@ func Caddy(h *lab.Host, o CaddyOptions) *Server {
 http://:%d {
 	respond /healthz 200
 }
-https://%s {
-	tls %s %s
-	header %s %s
-	root * %s
-	file_server
-	log {
-		output file {dir}/access.log
-		format json
-	}
-}
-`, caddyProbe, o.Site, o.Certificate, o.Key, Header, name, Site(h.Lab()))
+%s`, caddyProbe, &sites)
 	return server{
 		host: h, name: name, program: "caddy", port: caddyProbe, probe: "/healthz",
 		files: map[string]string{"Caddyfile": config},

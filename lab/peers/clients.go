@@ -84,17 +84,17 @@ func Wget(ctx context.Context, h *lab.Host, args ...string) (string, error) {
 	return h.Exec(ctx, "wget", append([]string{"--no-config", "-nv", "-O", "-", "--tries=1"}, args...)...)
 }
 
-// Chromium returns the DOM of a page after headless Chromium has loaded it.
-func Chromium(ctx context.Context, h *lab.Host, url string) (string, error) {
+// Chromium returns the DOM of a page after headless Chromium, with more options, has loaded it.
+func Chromium(ctx context.Context, h *lab.Host, url string, more ...string) (string, error) {
 	h.Lab().Need("chromium")
 	profile, err := os.MkdirTemp(h.Lab().Dir(), "chromium-")
 	if err != nil {
 		return "", fmt.Errorf("chromium: %w", err)
 	}
 	// Root has no sandbox there; the rest keeps it from the network for anything but the page.
-	return h.Exec(ctx, "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+	return h.Exec(ctx, "chromium", append(more, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--user-data-dir="+profile,
-		"--dump-dom", url)
+		"--dump-dom", url)...)
 }
 
 // Bench is what ab or wrk reported.

@@ -62,3 +62,21 @@ func NginxForward(h *lab.Host, o ForwardOptions) *Server {
 	p("}")
 	return nginxServer(h, "nginx-stream", o.Forwards[0].Port, b.String()).start()
 }
+
+// NginxDatagrams is nginx with its stream module, which forwards UDP by the client's address and port: the first Forward is of
+// UDP. The second one, of TCP, leads to a server of the Site: that is how nginx is known to be ready.
+func NginxDatagrams(h *lab.Host, udp, probe Forward, workers int) *Server {
+	h.Lab().T().Helper()
+	if _, err := os.Stat(streamModule); err != nil {
+		h.Lab().Need(streamModule) // says that it is not installed
+	}
+	var b strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	p("load_module %s;\nuser %s;\nworker_processes %d;", streamModule, account(), workers)
+	p("pid {dir}/nginx.pid;\nerror_log {dir}/error.log;\nworker_rlimit_nofile 20000;")
+	p("events { worker_connections 10000; }")
+	p("stream {\nproxy_timeout 1h;")
+	p("server { listen %[1]d udp reuseport; listen [::]:%[1]d udp reuseport; proxy_pass %[2]s; }", udp.Port, udp.To) // else workers share no sessions
+	p("server { listen %[1]d; listen [::]:%[1]d; proxy_pass %[2]s; }\n}", probe.Port, probe.To)
+	return nginxServer(h, "nginx-stream", probe.Port, b.String()).start()
+}

@@ -66,7 +66,7 @@ func CheckPattern(r io.Reader, size int64) error {
 	}
 }
 
-// Site returns the folder of the lab's static files, made at first use: those of Files, and /healthz.
+// Site returns the folder of the lab's static files, made at first use: those of Files, /healthz, and the page of ChromiumHTTP3.
 func Site(l *lab.Lab) string {
 	l.T().Helper()
 	dir := filepath.Join(l.Dir(), "site")
@@ -84,6 +84,9 @@ func writeSite(dir string) error {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, "healthz"), []byte("ok\n"), 0o644); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "visit.html"), visitPage, 0o644); err != nil {
 		return err
 	}
 	for name, size := range Files {

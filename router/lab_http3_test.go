@@ -12,6 +12,26 @@ import (
 	"baton/lab/peers"
 )
 
+// TestHTTP3Clients: clients other than quic-go get a download of some MiB from the Caddy of the name.
+func TestHTTP3Clients(t *testing.T) {
+	t.Parallel() // judges by results
+	n := newNetwork(t)
+	ca := peers.NewAuthority(n.Lab)
+	s := n.site("a", lab.LinkOptions{})
+	certificate, key := ca.Sign("a.test")
+	peers.Caddy(s.Host, peers.CaddyOptions{Site: "a.test", Certificate: certificate, Key: key})
+	const vip = "10.9.9.9:443"
+	r := n.start(fmt.Sprintf("vips:\n  - {address: %q, interfaces: [%s], protocol: quic, routes: [{match: {sni: a.test}, pool: p}]}\npools:\n  p: {surrogates: [{name: a, address: %q}]}\n",
+		vip, n.front.Name, secure(s, false)))
+	defer r.endQUIC()
+	for name, client := range map[string]peers.Client{"curl": peers.CurlHTTP3, "aioquic": peers.Aioquic, "Chromium": peers.ChromiumHTTP3} {
+		all, err := client(deadline(t), n.client, peers.Visit{To: netip.MustParseAddrPort(vip), Name: "a.test", Authorities: ca, Path: "/4m"})
+		if err != nil || len(all) != 1 || all[0].Surrogate != "a" {
+			t.Errorf("%s: %+v, %v", name, all, err)
+		}
+	}
+}
+
 // TestHTTP3: HTTP/3 reaches the Caddy of the name in the hello, which logs the client's own address where its replies come back through
 // the router (source: keep); the TCP VIP of the same address leads to the same servers, which log it for TCP as well.
 func TestHTTP3(t *testing.T) {

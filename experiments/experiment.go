@@ -27,8 +27,9 @@ type Experiment[T any] struct {
 	Emulated bool          // it needs accurate emulated links
 
 	Claims  []Claim
-	Caveats []string // sentences of Markdown: limits of the figures
-	Plots   []Plot   // default: one for each measure, over the first parameter, with a panel for each value of the others
+	Caveats []string              // sentences of Markdown: limits of the figures
+	Summary func(*Results) string // Markdown of its own, behind the answer
+	Plots   []Plot                // default: one for each measure, over the first parameter, with a panel for each value of the others
 }
 
 // Contender is one way of doing the measured task.
@@ -90,17 +91,18 @@ type About struct {
 	Measures   []MeasureInfo   `json:"measures"`
 	IPv6       bool            `json:"ipv6"`
 
-	Parameters []Parameter `json:"parameters,omitempty"`
-	Method     string      `json:"-"`
-	Claims     []Claim     `json:"-"`
-	Caveats    []string    `json:"-"`
-	Plots      []Plot      `json:"-"`
+	Parameters []Parameter           `json:"parameters,omitempty"`
+	Method     string                `json:"-"`
+	Claims     []Claim               `json:"-"`
+	Caveats    []string              `json:"-"`
+	Summary    func(*Results) string `json:"-"`
+	Plots      []Plot                `json:"-"`
 }
 
 // About returns the description.
 func (e Experiment[T]) About() About {
 	a := About{Name: e.Name, Question: e.Question, Cases: e.Cases, Parameters: e.Parameters, IPv6: e.IPv6,
-		Method: e.Method, Claims: e.Claims, Caveats: e.Caveats, Plots: e.Plots}
+		Method: e.Method, Claims: e.Claims, Caveats: e.Caveats, Summary: e.Summary, Plots: e.Plots}
 	if len(a.Cases) == 0 {
 		a.Cases = grid(e.Parameters)
 	}

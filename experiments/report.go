@@ -23,6 +23,9 @@ func (r *Results) Markdown(a About, plots []Drawn) string {
 	w.line("%s\n", r.procedure())
 	w.contenders(r.Contenders)
 	w.claims(r, a.Claims)
+	if a.Summary != nil {
+		w.line("%s", a.Summary(r))
+	}
 	for _, m := range r.Measures {
 		if r.has(m.Name) {
 			w.measure(r, m, plots)

@@ -91,7 +91,8 @@ type Sample struct {
 	CPU    *Usage             `json:"cpu,omitempty"`    // for a unit of work
 	Errors int64              `json:"errors"`           // requests that failed
 	First  string             `json:"first_error,omitempty"`
-	Also   map[string]float64 `json:"also,omitempty"` // further figures by name, stored but not reported
+	Also   map[string]float64 `json:"also,omitempty"`  // further figures by name, stored but not reported
+	Notes  map[string]string  `json:"notes,omitempty"` // words by name, for an experiment's Summary
 	Course *Course            `json:"course,omitempty"`
 }
 

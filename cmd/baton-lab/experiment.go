@@ -21,6 +21,7 @@ import (
 	"baton/experiments/endhost"
 	"baton/experiments/forwarder"
 	"baton/experiments/handoff"
+	"baton/experiments/http3"
 	"baton/experiments/https"
 	"baton/experiments/longpath"
 	"baton/experiments/relay"
@@ -40,6 +41,7 @@ func allExperiments() []experiments.Runnable {
 		https.Open(),
 		clientaddress.Experiment(),
 		clientaddress.Logs(),
+		http3.Experiment(),
 		longpath.Experiment(),
 		scale.Experiment(),
 		scale.Proxies(),

@@ -128,7 +128,7 @@ func (s *server) startNginx(a *peers.Authority) *peers.Server {
 		s.lacks = map[string]string{everything: "this nginx has no HTTP/3 (Debian 12's has not, Debian 13's has)"}
 		return nil
 	}
-	s.lacks = map[string]string{"v2": "the server knows version 1 alone", "migration": noLayout}
+	s.lacks = map[string]string{"v2": "the server knows version 1 alone", "migration": noLayout, "0-RTT": "nginx has none in QUIC with Debian's OpenSSL"}
 	o := peers.NginxHTTP3Options{Site: s.name(plain), Retry: s.name(retry), RetryPort: int(retry.port()), Big: s.name(big), BigPort: int(big.port())}
 	for _, v := range []struct {
 		variant

@@ -40,5 +40,6 @@ func NginxHTTP3(h *lab.Host, o NginxHTTP3Options) *Server {
 			"quic_retry %[3]s;\nssl_certificate %[4]s;\nssl_certificate_key %[5]s;\nroot %[6]s;\nadd_header %[7]s %[8]s always;\nadd_header X-Resumed $resumed;\n}\n",
 			s.port, s.name, s.retry, s.pair[0], s.pair[1], Site(h.Lab()), Header, h.Name())
 	}
-	return Nginx(h, NginxOptions{NoAccessLog: true, HTTP: b.String()})
+	// The kernel chooses a worker by address and port: a client whose address changes would come to another one, which resets it.
+	return Nginx(h, NginxOptions{NoAccessLog: true, Workers: 1, HTTP: b.String()})
 }

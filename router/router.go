@@ -112,7 +112,7 @@ func New(o Options) (_ *Router, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.wire, err = legs.OpenWire(); err != nil {
+	if r.wire, err = legs.OpenWire(r.dp); err != nil {
 		return nil, err
 	}
 	r.legs = legs.New(legs.Options{

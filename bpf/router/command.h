@@ -163,6 +163,69 @@ static __always_inline void complete_legs(struct __sk_buff *skb, const struct sp
 	}
 }
 
+SCRATCH(leg_frames);
+
+/* Sends a frame of the scratch by the interface, if the next hop's Ethernet address is known. Overwrites the packet. */
+__noinline int send_frame(struct __sk_buff *skb, __u32 ifindex, __u32 n)
+{
+	struct leg_frames *all = leg_frames();
+	struct bpf_fib_lookup *fib;
+	struct work *w = work();
+	struct leg_frame *f;
+	struct ethhdr *eth;
+	__u32 length;
+
+	if (!all || !w || n >= COMMAND_FRAMES)
+		return 0;
+	f = &all->of[n];
+	length = f->length;
+	if (length < ETH_HLEN + sizeof(struct iphdr) + TCP_BYTES || length > LEG_FRAME)
+		return 0;
+	if (bpf_skb_change_tail(skb, length, 0)) /* before the lookup, which compares it with the MTU */
+		return 0;
+	eth = (void *)f->bytes;
+	fib = &w->fib;
+	__builtin_memset(fib, 0, sizeof(*fib));
+	fib->ifindex = ifindex;
+	fib->l4_protocol = IPPROTO_TCP;
+	if (eth->h_proto == bpf_htons(ETH_P_IPV6)) {
+		struct ipv6hdr *ip = (void *)(eth + 1);
+
+		fib->family = AF_INET6;
+		copy_addr(fib->ipv6_src, &ip->saddr);
+		copy_addr(fib->ipv6_dst, &ip->daddr);
+	} else {
+		struct iphdr *ip = (void *)(eth + 1);
+
+		fib->family = AF_INET;
+		fib->ipv4_src = ip->saddr;
+		fib->ipv4_dst = ip->daddr;
+	}
+	if (bpf_fib_lookup(skb, fib, sizeof(*fib), BPF_FIB_LOOKUP_OUTPUT) != BPF_FIB_LKUP_RET_SUCCESS)
+		return 0;
+	__builtin_memcpy(eth->h_dest, fib->dmac, 6);
+	__builtin_memcpy(eth->h_source, fib->smac, 6);
+	if (bpf_skb_store_bytes(skb, 0, f->bytes, length, 0))
+		return 0;
+	return !bpf_clone_redirect(skb, fib->ifindex, 0);
+}
+
+/* A frame is at least as long as the command, which is put back in front. */
+static __always_inline void send_frames(struct __sk_buff *skb, const struct splice_command *c,
+					struct splice_sweep *sweep)
+{
+	struct leg_frames *all = leg_frames();
+	__u32 count = c->count, ifindex = c->first;
+
+	for (__u32 i = 0; all && i < COMMAND_FRAMES; i++) {
+		if (i >= count ||
+		    bpf_skb_load_bytes(skb, sizeof(*c) + i * sizeof(all->of[i]), &all->of[i], sizeof(all->of[i])))
+			break;
+	}
+	for (__u32 i = 0; i < COMMAND_FRAMES && i < count; i++)
+		sweep->changed |= (__u32)send_frame(skb, ifindex, i) << i;
+}
+
 static __always_inline void retire(struct splice_command *c)
 {
 	struct splice *s = splice_at(c->first);

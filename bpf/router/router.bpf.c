@@ -114,6 +114,9 @@ int router_command(struct __sk_buff *skb)
 	case COMMAND_COMPLETE:
 		complete_legs(skb, &w->command, &sweep);
 		break;
+	case COMMAND_SEND:
+		send_frames(skb, &w->command, &sweep);
+		break;
 	case COMMAND_COUNT_SOURCE:
 		count_one(w->command.first, w->command.count);
 		break;

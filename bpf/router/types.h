@@ -29,7 +29,10 @@ enum bound {
 	LINGER_MS = 3000,      /* for late duplicates and retransmitted FINs */
 	COOKIE_MS = 130000,    /* longer than the kernel accepts a SYN cookie */
 	COMMAND_KEYS = 64,     /* per command, which must fit into a page */
-	GENERATIONS = 2,       /* of the routing tables; one is in force */
+	COMMAND_FRAMES = 32,   /* the same of frames, and bits of a result */
+	LEG_FRAME =
+		96, /* bytes of a frame of an idle leg: Ethernet, IPv6, TCP, 20 bytes of options, and a multiple of 8 */
+	GENERATIONS = 2, /* of the routing tables; one is in force */
 	POOL_NAME = 128,
 	SOURCES = 65536, /* power of two: counters of undecided clients by source; the next one counts all */
 	LOG_PAGE = 1024, /* splices whose records of the access log are in one map */
@@ -368,6 +371,7 @@ enum command_kind {
 	COMMAND_COMPLETE,           /* make the answered legs of count struct completion behind the command idle */
 	COMMAND_ABANDON,      /* end the sessions in first..first+count that wait for the first byte of surrogate */
 	COMMAND_COUNT_SOURCE, /* add count (signed) to the clients of source first */
+	COMMAND_SEND, /* send count struct leg_frame behind the command by interface first; result: bit n, frame n was sent */
 };
 
 /* Run by user space (BPF_PROG_TEST_RUN); the result is returned in place. */
@@ -381,6 +385,16 @@ struct splice_command {
 	__u32 idle;
 	__u32 closing;
 	__u32 result; /* entries that changed */
+};
+
+/* A SYN or ACK of a leg, whole but for the Ethernet addresses. */
+struct leg_frame {
+	__u8 bytes[LEG_FRAME];
+	__u32 length;
+};
+
+struct leg_frames {
+	struct leg_frame of[COMMAND_FRAMES];
 };
 
 /* An answered leg to make idle. User space fills in splice; the rest is returned, and what the ACK of the SYN-ACK needs. */

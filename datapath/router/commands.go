@@ -37,7 +37,7 @@ func (r *Router) CompleteLegs(surrogate uint16, legs []Leg) ([]Splice, error) {
 			if k.Done != 0 {
 				l := legs[first+i]
 				done[first+i] = Splice{
-					Number: l.Number, State: Idle, Class: k.LegClass, Surrogate: surrogate, Server: l.Server, Router: l.Router,
+					Number: l.Number, State: Idle, Class: k.LegClass, Surrogate: surrogate, Server: l.Server, Router: l.Router, Ifindex: l.Ifindex,
 					SndNxt: k.SndNxt, SndUna: k.SndNxt, RcvNxt: k.RcvNxt, TSServer: k.TsServer, ServerMSS: k.ServerMss,
 					Timestamps: k.Flags&uint32(routerSpliceFlagSPLICE_TS) != 0, WScale: k.Flags&uint32(routerSpliceFlagSPLICE_SERVER_WSCALE) != 0,
 				}

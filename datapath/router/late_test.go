@@ -50,12 +50,12 @@ func (k *rig) completes(number uint32, surrogate uint16) (bool, error) {
 	k.t.Helper()
 	before, err := k.Splice(number)
 	k.must(err)
-	done, err := k.CompleteLegs(surrogate, []Leg{{Number: number, Server: before.Server, Router: before.Router}})
+	done, err := k.CompleteLegs(surrogate, []Leg{{Number: number, Server: before.Server, Router: before.Router, Ifindex: before.Ifindex}})
 	if err != nil || done[0].State == Free {
 		return false, err
 	}
 	want := Splice{
-		Number: number, State: Idle, Class: before.Class, Surrogate: surrogate, Server: before.Server, Router: before.Router, SndNxt: before.SndNxt, SndUna: before.SndUna,
+		Number: number, State: Idle, Class: before.Class, Surrogate: surrogate, Server: before.Server, Router: before.Router, Ifindex: before.Ifindex, SndNxt: before.SndNxt, SndUna: before.SndUna,
 		RcvNxt: before.RcvNxt, TSServer: before.TSServer, ServerMSS: before.ServerMSS, Timestamps: before.Timestamps, WScale: before.WScale,
 	}
 	if done[0] != want {

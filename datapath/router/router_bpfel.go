@@ -51,6 +51,8 @@ const (
 	routerBoundLINGER_MS      routerBound = 3000
 	routerBoundCOOKIE_MS      routerBound = 130000
 	routerBoundCOMMAND_KEYS   routerBound = 64
+	routerBoundCOMMAND_FRAMES routerBound = 32
+	routerBoundLEG_FRAME      routerBound = 96
 	routerBoundGENERATIONS    routerBound = 2
 	routerBoundPOOL_NAME      routerBound = 128
 	routerBoundSOURCES        routerBound = 65536
@@ -125,6 +127,7 @@ const (
 	routerCommandKindCOMMAND_COMPLETE           routerCommandKind = 7
 	routerCommandKindCOMMAND_ABANDON            routerCommandKind = 8
 	routerCommandKindCOMMAND_COUNT_SOURCE       routerCommandKind = 9
+	routerCommandKindCOMMAND_SEND               routerCommandKind = 10
 )
 
 type routerCompletion struct {
@@ -252,6 +255,12 @@ type routerLegEvent struct {
 	Age       uint32
 	Idle      uint32
 	At        uint32
+}
+
+type routerLegFrame struct {
+	_      structs.HostLayout
+	Bytes  [96]uint8
+	Length uint32
 }
 
 type routerLimit struct {
@@ -665,6 +674,7 @@ const (
 	routerMapHelloNames        = "hello_names"
 	routerMapHosts             = "hosts"
 	routerMapIdleLegs          = "idle_legs"
+	routerMapLegFramesScratch  = "leg_frames_scratch"
 	routerMapLimits            = "limits"
 	routerMapLingering         = "lingering"
 	routerMapLingeringLost     = "lingering_lost"
@@ -770,38 +780,39 @@ type routerProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type routerMapSpecs struct {
-	Authorities   *ebpf.MapSpec `ebpf:"authorities"`
-	Clients       *ebpf.MapSpec `ebpf:"clients"`
-	Edits         *ebpf.MapSpec `ebpf:"edits"`
-	Events        *ebpf.MapSpec `ebpf:"events"`
-	Flows         *ebpf.MapSpec `ebpf:"flows"`
-	Handshakes    *ebpf.MapSpec `ebpf:"handshakes"`
-	HelloNames    *ebpf.MapSpec `ebpf:"hello_names"`
-	Hosts         *ebpf.MapSpec `ebpf:"hosts"`
-	IdleLegs      *ebpf.MapSpec `ebpf:"idle_legs"`
-	Limits        *ebpf.MapSpec `ebpf:"limits"`
-	Lingering     *ebpf.MapSpec `ebpf:"lingering"`
-	LingeringLost *ebpf.MapSpec `ebpf:"lingering_lost"`
-	LogHeads      *ebpf.MapSpec `ebpf:"log_heads"`
-	LogPages      *ebpf.MapSpec `ebpf:"log_pages"`
-	LogRings      *ebpf.MapSpec `ebpf:"log_rings"`
-	LogsLost      *ebpf.MapSpec `ebpf:"logs_lost"`
-	Partials      *ebpf.MapSpec `ebpf:"partials"`
-	Paths         *ebpf.MapSpec `ebpf:"paths"`
-	PoolNames     *ebpf.MapSpec `ebpf:"pool_names"`
-	Pools         *ebpf.MapSpec `ebpf:"pools"`
-	Routes        *ebpf.MapSpec `ebpf:"routes"`
-	Settings      *ebpf.MapSpec `ebpf:"settings"`
-	Sources       *ebpf.MapSpec `ebpf:"sources"`
-	Splices       *ebpf.MapSpec `ebpf:"splices"`
-	Surrogates    *ebpf.MapSpec `ebpf:"surrogates"`
-	SynOptions    *ebpf.MapSpec `ebpf:"syn_options"`
-	Tables        *ebpf.MapSpec `ebpf:"tables"`
-	Verdicts      *ebpf.MapSpec `ebpf:"verdicts"`
-	Vips          *ebpf.MapSpec `ebpf:"vips"`
-	WatchedFields *ebpf.MapSpec `ebpf:"watched_fields"`
-	WorkScratch   *ebpf.MapSpec `ebpf:"work_scratch"`
-	Zones         *ebpf.MapSpec `ebpf:"zones"`
+	Authorities      *ebpf.MapSpec `ebpf:"authorities"`
+	Clients          *ebpf.MapSpec `ebpf:"clients"`
+	Edits            *ebpf.MapSpec `ebpf:"edits"`
+	Events           *ebpf.MapSpec `ebpf:"events"`
+	Flows            *ebpf.MapSpec `ebpf:"flows"`
+	Handshakes       *ebpf.MapSpec `ebpf:"handshakes"`
+	HelloNames       *ebpf.MapSpec `ebpf:"hello_names"`
+	Hosts            *ebpf.MapSpec `ebpf:"hosts"`
+	IdleLegs         *ebpf.MapSpec `ebpf:"idle_legs"`
+	LegFramesScratch *ebpf.MapSpec `ebpf:"leg_frames_scratch"`
+	Limits           *ebpf.MapSpec `ebpf:"limits"`
+	Lingering        *ebpf.MapSpec `ebpf:"lingering"`
+	LingeringLost    *ebpf.MapSpec `ebpf:"lingering_lost"`
+	LogHeads         *ebpf.MapSpec `ebpf:"log_heads"`
+	LogPages         *ebpf.MapSpec `ebpf:"log_pages"`
+	LogRings         *ebpf.MapSpec `ebpf:"log_rings"`
+	LogsLost         *ebpf.MapSpec `ebpf:"logs_lost"`
+	Partials         *ebpf.MapSpec `ebpf:"partials"`
+	Paths            *ebpf.MapSpec `ebpf:"paths"`
+	PoolNames        *ebpf.MapSpec `ebpf:"pool_names"`
+	Pools            *ebpf.MapSpec `ebpf:"pools"`
+	Routes           *ebpf.MapSpec `ebpf:"routes"`
+	Settings         *ebpf.MapSpec `ebpf:"settings"`
+	Sources          *ebpf.MapSpec `ebpf:"sources"`
+	Splices          *ebpf.MapSpec `ebpf:"splices"`
+	Surrogates       *ebpf.MapSpec `ebpf:"surrogates"`
+	SynOptions       *ebpf.MapSpec `ebpf:"syn_options"`
+	Tables           *ebpf.MapSpec `ebpf:"tables"`
+	Verdicts         *ebpf.MapSpec `ebpf:"verdicts"`
+	Vips             *ebpf.MapSpec `ebpf:"vips"`
+	WatchedFields    *ebpf.MapSpec `ebpf:"watched_fields"`
+	WorkScratch      *ebpf.MapSpec `ebpf:"work_scratch"`
+	Zones            *ebpf.MapSpec `ebpf:"zones"`
 }
 
 // routerVariableSpecs contains global variables before they are loaded into the kernel.
@@ -856,38 +867,39 @@ func (o *routerObjects) Close() error {
 //
 // It can be passed to loadRouterObjects or ebpf.CollectionSpec.LoadAndAssign.
 type routerMaps struct {
-	Authorities   *ebpf.Map `ebpf:"authorities"`
-	Clients       *ebpf.Map `ebpf:"clients"`
-	Edits         *ebpf.Map `ebpf:"edits"`
-	Events        *ebpf.Map `ebpf:"events"`
-	Flows         *ebpf.Map `ebpf:"flows"`
-	Handshakes    *ebpf.Map `ebpf:"handshakes"`
-	HelloNames    *ebpf.Map `ebpf:"hello_names"`
-	Hosts         *ebpf.Map `ebpf:"hosts"`
-	IdleLegs      *ebpf.Map `ebpf:"idle_legs"`
-	Limits        *ebpf.Map `ebpf:"limits"`
-	Lingering     *ebpf.Map `ebpf:"lingering"`
-	LingeringLost *ebpf.Map `ebpf:"lingering_lost"`
-	LogHeads      *ebpf.Map `ebpf:"log_heads"`
-	LogPages      *ebpf.Map `ebpf:"log_pages"`
-	LogRings      *ebpf.Map `ebpf:"log_rings"`
-	LogsLost      *ebpf.Map `ebpf:"logs_lost"`
-	Partials      *ebpf.Map `ebpf:"partials"`
-	Paths         *ebpf.Map `ebpf:"paths"`
-	PoolNames     *ebpf.Map `ebpf:"pool_names"`
-	Pools         *ebpf.Map `ebpf:"pools"`
-	Routes        *ebpf.Map `ebpf:"routes"`
-	Settings      *ebpf.Map `ebpf:"settings"`
-	Sources       *ebpf.Map `ebpf:"sources"`
-	Splices       *ebpf.Map `ebpf:"splices"`
-	Surrogates    *ebpf.Map `ebpf:"surrogates"`
-	SynOptions    *ebpf.Map `ebpf:"syn_options"`
-	Tables        *ebpf.Map `ebpf:"tables"`
-	Verdicts      *ebpf.Map `ebpf:"verdicts"`
-	Vips          *ebpf.Map `ebpf:"vips"`
-	WatchedFields *ebpf.Map `ebpf:"watched_fields"`
-	WorkScratch   *ebpf.Map `ebpf:"work_scratch"`
-	Zones         *ebpf.Map `ebpf:"zones"`
+	Authorities      *ebpf.Map `ebpf:"authorities"`
+	Clients          *ebpf.Map `ebpf:"clients"`
+	Edits            *ebpf.Map `ebpf:"edits"`
+	Events           *ebpf.Map `ebpf:"events"`
+	Flows            *ebpf.Map `ebpf:"flows"`
+	Handshakes       *ebpf.Map `ebpf:"handshakes"`
+	HelloNames       *ebpf.Map `ebpf:"hello_names"`
+	Hosts            *ebpf.Map `ebpf:"hosts"`
+	IdleLegs         *ebpf.Map `ebpf:"idle_legs"`
+	LegFramesScratch *ebpf.Map `ebpf:"leg_frames_scratch"`
+	Limits           *ebpf.Map `ebpf:"limits"`
+	Lingering        *ebpf.Map `ebpf:"lingering"`
+	LingeringLost    *ebpf.Map `ebpf:"lingering_lost"`
+	LogHeads         *ebpf.Map `ebpf:"log_heads"`
+	LogPages         *ebpf.Map `ebpf:"log_pages"`
+	LogRings         *ebpf.Map `ebpf:"log_rings"`
+	LogsLost         *ebpf.Map `ebpf:"logs_lost"`
+	Partials         *ebpf.Map `ebpf:"partials"`
+	Paths            *ebpf.Map `ebpf:"paths"`
+	PoolNames        *ebpf.Map `ebpf:"pool_names"`
+	Pools            *ebpf.Map `ebpf:"pools"`
+	Routes           *ebpf.Map `ebpf:"routes"`
+	Settings         *ebpf.Map `ebpf:"settings"`
+	Sources          *ebpf.Map `ebpf:"sources"`
+	Splices          *ebpf.Map `ebpf:"splices"`
+	Surrogates       *ebpf.Map `ebpf:"surrogates"`
+	SynOptions       *ebpf.Map `ebpf:"syn_options"`
+	Tables           *ebpf.Map `ebpf:"tables"`
+	Verdicts         *ebpf.Map `ebpf:"verdicts"`
+	Vips             *ebpf.Map `ebpf:"vips"`
+	WatchedFields    *ebpf.Map `ebpf:"watched_fields"`
+	WorkScratch      *ebpf.Map `ebpf:"work_scratch"`
+	Zones            *ebpf.Map `ebpf:"zones"`
 }
 
 func (m *routerMaps) Close() error {
@@ -901,6 +913,7 @@ func (m *routerMaps) Close() error {
 		m.HelloNames,
 		m.Hosts,
 		m.IdleLegs,
+		m.LegFramesScratch,
 		m.Limits,
 		m.Lingering,
 		m.LingeringLost,

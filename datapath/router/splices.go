@@ -44,6 +44,7 @@ type Splice struct {
 	Server          netip.AddrPort // the surrogate
 	Router          netip.AddrPort // our end of the server leg
 	Client, VIP     netip.AddrPort
+	Ifindex         int    // towards the surrogate
 	SndNxt, RcvNxt  uint32 // of the server leg, host order
 	SndUna          uint32 // acknowledged by the surrogate
 	RcvBase         uint32 // RcvNxt when the client joined
@@ -92,7 +93,8 @@ func (r *Router) splice(number uint32, k *routerSplice) Splice {
 		Number: number, State: State(k.State), Class: k.LegClass, Band: k.Band, Surrogate: k.Surrogate, Pool: k.Pool,
 		Server: datapath.AddrPort(k.Server.Src, k.Server.Sport), Router: datapath.AddrPort(k.Server.Dst, k.Server.Dport),
 		Client: datapath.AddrPort(k.Client.Src, k.Client.Sport), VIP: datapath.AddrPort(k.Client.Dst, k.Client.Dport),
-		SndNxt: k.SndNxt, RcvNxt: k.RcvNxt, SndUna: k.SndUna, RcvBase: k.RcvBase, SndBase: k.SndBase,
+		Ifindex: int(k.ToServer.Ifindex),
+		SndNxt:  k.SndNxt, RcvNxt: k.RcvNxt, SndUna: k.SndUna, RcvBase: k.RcvBase, SndBase: k.SndBase,
 		ToServerSeq: k.ToServerSeq, ToServerAck: k.ToServerAck,
 		TSSent: k.TsSent, TSServer: k.TsServer, TSClient: k.TsClient, TSFromClient: k.TsSent - k.TsToServer,
 		Unanswered: routerFraming(k.Response) == routerFramingFRAMING_HEAD,

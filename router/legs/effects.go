@@ -31,10 +31,11 @@ type Kernel interface {
 
 // Wire sends segments without a socket: a *RawWire. Sequence numbers are the splice's.
 type Wire interface {
-	// SYN opens a leg.
+	// SYN opens a leg. It may wait for Flush if the leg is late; ACK, which completes the handshake of a leg, may always.
 	SYN(l kernel.Leg, mss uint16) error
-	// ACK completes the handshake of a leg.
 	ACK(s kernel.Splice, tsval uint32) error
+	// Flush sends what waits. The three are called by one goroutine at a time.
+	Flush() error
 	// Refuse answers the current request in place of the surrogate, and closes.
 	Refuse(s kernel.Splice) error
 	// Reset resets a connection at the peer.

@@ -95,5 +95,13 @@ func (m *Manager) complete(p *pool, openings ...*opening) (up bool) {
 		m.established(p, s)
 		up = true
 	}
+	m.flush(p)
 	return up
+}
+
+// flush sends SYNs and ACKs that wait.
+func (m *Manager) flush(p *pool) {
+	if err := m.o.Wire.Flush(); err != nil {
+		m.o.Log.Debug("cannot send to surrogate", "surrogate", p.name, "err", err) // what is lost is repeated
+	}
 }

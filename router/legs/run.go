@@ -62,6 +62,7 @@ func (m *Manager) Tick() (next time.Time) {
 	for _, p := range m.pools {
 		if !now.Before(p.due) {
 			m.tick(p, now)
+			m.flush(p)
 		}
 		next = earlier(next, p.due)
 	}

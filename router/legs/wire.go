@@ -11,12 +11,29 @@ import (
 	"baton/packet"
 )
 
-// RawWire sends through raw sockets.
-type RawWire struct{ v4, v6 int }
+// RawWire sends through raw sockets, and what can wait for others by the kernel program, many at once.
+type RawWire struct {
+	v4, v6 int
+	frames FrameSender // nil: none
+	queue  []queued
+}
+
+// FrameSender sends frames that are whole but for their Ethernet addresses, by one interface and of one family. It returns those that it could not
+// send: *kernel.Router.
+type FrameSender interface {
+	SendFrames(ifindex int, frames [][]byte) (unsent [][]byte, err error)
+}
+
+// queued are frames for one call.
+type queued struct {
+	ifindex int
+	v4      bool
+	frames  [][]byte
+}
 
 // OpenWire opens the sockets, which needs CAP_NET_RAW. The caller closes them.
-func OpenWire() (_ *RawWire, err error) {
-	w := &RawWire{v4: -1, v6: -1}
+func OpenWire(frames FrameSender) (_ *RawWire, err error) {
+	w := &RawWire{v4: -1, v6: -1, frames: frames}
 	if w.v4, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW); err != nil {
 		return nil, fmt.Errorf("open a raw socket: %w", err)
 	}
@@ -42,15 +59,52 @@ func (w *RawWire) Close() {
 // send routes the segment like any packet of this host.
 func (w *RawWire) send(s packet.Spec) error {
 	s.DontFragment = true
-	datagram := packet.Build(s)[packet.EthernetSize:]
+	return w.sendFrame(packet.Build(s), s.Dst)
+}
+
+// later queues a segment of a leg for Flush.
+func (w *RawWire) later(ifindex int, s packet.Spec) error {
+	if w.frames == nil || ifindex == 0 {
+		return w.send(s)
+	}
+	s.DontFragment = true
+	frame, v4 := packet.Build(s), s.Dst.Addr().Is4()
+	if n := len(w.queue); n == 0 || w.queue[n-1].ifindex != ifindex || w.queue[n-1].v4 != v4 {
+		w.queue = append(w.queue, queued{ifindex: ifindex, v4: v4})
+	}
+	last := &w.queue[len(w.queue)-1]
+	last.frames = append(last.frames, frame)
+	return nil
+}
+
+// Flush sends what is queued. What is lost will be repeated.
+func (w *RawWire) Flush() error {
+	var errs []error
+	for _, q := range w.queue {
+		unsent, err := w.frames.SendFrames(q.ifindex, q.frames)
+		errs = append(errs, err)
+		for _, frame := range unsent {
+			f, err := packet.Parse(frame)
+			if err == nil {
+				err = w.sendFrame(frame, f.Dst)
+			}
+			errs = append(errs, err)
+		}
+	}
+	w.queue = w.queue[:0]
+	return errors.Join(errs...)
+}
+
+func (w *RawWire) sendFrame(frame []byte, to netip.AddrPort) error {
+	datagram := frame[packet.EthernetSize:]
 	var err error
-	if dst := s.Dst.Addr(); dst.Is4() {
+	if dst := to.Addr(); dst.Is4() {
 		err = unix.Sendto(w.v4, datagram, 0, &unix.SockaddrInet4{Addr: dst.As4()})
 	} else {
 		err = unix.Sendto(w.v6, datagram, 0, &unix.SockaddrInet6{Addr: dst.As16()})
 	}
 	if err != nil {
-		return fmt.Errorf("send to %v: %w", s.Dst, err)
+		return fmt.Errorf("send to %v: %w", to, err)
 	}
 	return nil
 }
@@ -58,7 +112,7 @@ func (w *RawWire) send(s packet.Spec) error {
 // synWindow is the window of our SYNs, unscaled: the most that a surrogate may send before a client's window is known.
 const synWindow = 65535
 
-// SYN opens a leg with the options of its class.
+// SYN opens a leg with the options of its class: at once if a request waits for it.
 func (w *RawWire) SYN(l kernel.Leg, mss uint16) error {
 	opts := packet.Options{}.AppendMSS(mss).AppendSACKPermitted()
 	if l.Class&1 != 0 {
@@ -67,10 +121,11 @@ func (w *RawWire) SYN(l kernel.Leg, mss uint16) error {
 		opts = opts.AppendNOP(2)
 	}
 	opts = opts.AppendNOP(1).AppendWindowScale(kernel.OurWscale)
-	return w.send(packet.Spec{
-		Src: l.Router, Dst: l.Server,
-		Seq: packet.Seq(l.ISS), Flags: packet.SYN, Window: synWindow, Options: opts,
-	})
+	s := packet.Spec{Src: l.Router, Dst: l.Server, Seq: packet.Seq(l.ISS), Flags: packet.SYN, Window: synWindow, Options: opts}
+	if l.Late == 0 {
+		return w.send(s)
+	}
+	return w.later(l.Ifindex, s)
 }
 
 // ACK completes the handshake of an answered leg.
@@ -79,7 +134,7 @@ func (w *RawWire) ACK(s kernel.Splice, tsval uint32) error {
 	if s.Timestamps {
 		opts = opts.AppendNOP(2).AppendTimestamps(tsval, s.TSServer)
 	}
-	return w.send(packet.Spec{
+	return w.later(s.Ifindex, packet.Spec{
 		Src: s.Router, Dst: s.Server,
 		Seq: packet.Seq(s.SndNxt), Ack: packet.Seq(s.RcvNxt), Flags: packet.ACK, Window: s.IdleWindow(), Options: opts,
 	})

@@ -130,6 +130,8 @@ func (w *world) SYN(kernel.Leg, uint16) error { w.note("SYN"); return nil }
 
 func (w *world) ACK(kernel.Splice, uint32) error { w.note("ACK"); return nil }
 
+func (w *world) Flush() error { return nil }
+
 func (w *world) Refuse(kernel.Splice) error { w.note("400"); return nil }
 
 func (w *world) Reset(netip.AddrPort, netip.AddrPort, uint32) error {

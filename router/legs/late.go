@@ -72,6 +72,20 @@ func (m *Manager) completeFirst(p *pool, classID uint8) bool {
 	return false
 }
 
+// completeEarly completes some legs of the class whose delay is not over: the first ones.
+func (m *Manager) completeEarly(p *pool, classID uint8, n int) {
+	var first []*opening
+	for _, o := range p.held {
+		if len(first) >= n {
+			break
+		}
+		if o.leg.Class == classID && p.waits(o) {
+			first = append(first, o)
+		}
+	}
+	m.complete(p, first...)
+}
+
 // complete makes legs idle and acknowledges their SYN-ACKs. False: none was still answered.
 func (m *Manager) complete(p *pool, openings ...*opening) (up bool) {
 	if len(openings) == 0 {

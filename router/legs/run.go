@@ -107,7 +107,11 @@ func (m *Manager) tick(p *pool, now time.Time) {
 		if u.missed > 0 {
 			c.lastUsed = now
 		}
+		since := now.Sub(c.spentAt)
 		short, busy := c.size(now, u, p.floor(id, usual, now), p.bounds.Max, p.reuse)
+		if p.reuse != config.ReuseAlways && !p.onDemand() { // else used legs come back
+			m.completeEarly(p, id, lacking(u, since))
+		}
 		underway := c.underway(p.bounds.Handshake)
 		if p.onDemand() {
 			if short, underway, busy = 0, 0, false; id == usual && p.early.due(now) {

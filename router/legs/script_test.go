@@ -252,6 +252,43 @@ func TestAcknowledgesAtOnceForAClientThatWaits(t *testing.T) {
 	}
 }
 
+// uses takes fresh legs for clients, as the kernel does; those that find none miss them.
+func uses(clients uint32) func(*world) {
+	return func(w *world) {
+		for range clients {
+			q := w.queues[queueName(usual, kernel.BandFresh)]
+			if len(q) == 0 {
+				w.counted.Missed[usual]++
+				continue
+			}
+			w.queues[queueName(usual, kernel.BandFresh)] = q[1:]
+			w.leavesIdle(w.splices[q[0]])
+			w.splices[q[0]].State = kernel.Active
+			w.counted.Popped[usual]++
+			w.counted.PoppedFresh[usual]++
+			w.counted.Active++
+		}
+	}
+}
+
+func TestAcknowledgesEarlyAtASuddenStart(t *testing.T) {
+	legs := config.Legs{Min: 4, Max: 8, Idle: 50 * time.Second, Handshake: 40 * time.Millisecond}
+	w := newWorld(t, legs, config.ReuseNever)
+	w.play([]step{
+		{0, tick, "4 SYN, attach 3, 4 open class 1"},
+		{time.Millisecond, answered, ""},
+		{5 * time.Millisecond, tick, ""}, // nobody lacks them
+		{41 * time.Millisecond, tick, "4 ACK, 4 opened"},
+		{140 * time.Millisecond, uses(6), ""}, // two find none
+		{141 * time.Millisecond, tick, "4 SYN, 4 open class 1"},
+		{142 * time.Millisecond, answered, ""},
+		{144 * time.Millisecond, uses(1), ""},             // which finds none, too
+		{145 * time.Millisecond, tick, "2 ACK, 2 opened"}, // for as many in each of the next two ticks
+		{146 * time.Millisecond, uses(1), ""},
+		{149 * time.Millisecond, tick, "ACK, opened"},
+	})
+}
+
 func TestLearnsThatTimestampsAreRefused(t *testing.T) {
 	w := newWorld(t, config.Legs{Min: 1, Max: 6, Idle: 50 * time.Second}, config.ReuseAlways)
 	w.play([]step{

@@ -114,6 +114,13 @@ func (c *class) lasts(legs int) bool {
 	return c.rate*restEvery.Seconds() < max(1, float64(legs/2))
 }
 
+// lacking is how many fresh legs will be missing by the next tick but one, if as many are used up as since the last tick, which is so long
+// ago. A session that finds none is decided in user space, on a leg without any delay.
+func lacking(u usage, since time.Duration) int {
+	late := max(1, int(since/tickEvery))
+	return 2*((u.poppedFresh+u.missed+late-1)/late) - u.fresh
+}
+
 // underway is how many legs must be in their handshakes, which take that long, for legs to come up at the rate at which they are used
 // up. More than mostHeld do not wait for so long.
 func (c *class) underway(handshake time.Duration) int {

@@ -13,6 +13,7 @@ import (
 	"baton/cmd/cli"
 	"baton/document"
 	"baton/experiments"
+	"baton/experiments/accesslog"
 	"baton/experiments/adversary"
 	"baton/experiments/anycastflashcrowd"
 	"baton/experiments/anycastpurge"
@@ -39,6 +40,7 @@ func allExperiments() []experiments.Runnable {
 		https.Hellos(),
 		https.Supply(),
 		https.Open(),
+		accesslog.Experiment(),
 		clientaddress.Experiment(),
 		clientaddress.Logs(),
 		http3.Experiment(),

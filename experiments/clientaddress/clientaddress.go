@@ -1,5 +1,5 @@
-// Package clientaddress measures what it costs to tell servers the clients' addresses: Baton's PROXY header beside no header, and
-// beside what two proxies do.
+// Package clientaddress measures what it costs to tell servers the clients' addresses: Baton's PROXY header and field
+// beside none, and beside what two proxies do.
 package clientaddress
 
 import (
@@ -32,11 +32,13 @@ func Experiment() experiments.Experiment[*topology] {
 		Name:     "client-address",
 		Question: "What does it cost to tell servers the clients' addresses?",
 		Method: "The topology and clients of `handoff`. Each surrogate's nginx has a port that expects the PROXY protocol beside the usual one. A header is told once for a " +
-			"connection, so Baton's legs serve one client each: it is compared with legs that do so without a header, and with legs that are used again.",
+			"connection, so Baton's legs serve one client each: it is compared with legs that do so without a header, and with legs that are used again. " +
+			"A field goes into each request's head, on legs that are used again.",
 		Contenders: []contender{
 			baton("baton", "legs used again, no header", "always", ""),
 			baton("baton-once", "legs that serve one client (`reuse: never`), no header", "never", ""),
 			baton("baton-proxy-v2", "`client_address: proxy-v2`", "", "proxy-v2"),
+			baton("baton-forwardfor", "`client_address: x-forwarded-for`; legs used again", "always", "x-forwarded-for"),
 			haproxyHeader(),
 			haproxyForwarded(),
 		},
@@ -56,6 +58,10 @@ func Experiment() experiments.Experiment[*topology] {
 			{What: "keep-alive, header beside none", Unit: "×", Ours: ratio("keep-alive", "baton-proxy-v2", "baton-once"), AtLeast: 0.97},
 			{What: "connection per request, header beside HAProxy's", Unit: "×", Ours: ratio("connection per request", "baton-proxy-v2", "haproxy-proxy-v2")},
 			{What: "keep-alive, header beside HAProxy's", Unit: "×", Ours: ratio("keep-alive", "baton-proxy-v2", "haproxy-proxy-v2")},
+			{What: "connection per request, field beside none", Unit: "×", Ours: ratio("connection per request", "baton-forwardfor", "baton"), AtLeast: 0.97},
+			{What: "keep-alive, field beside none", Unit: "×", Ours: ratio("keep-alive", "baton-forwardfor", "baton"), AtLeast: 0.97},
+			{What: "connection per request, field beside HAProxy's", Unit: "×", Ours: ratio("connection per request", "baton-forwardfor", "haproxy-forwardfor"), AtLeast: 1.5},
+			{What: "keep-alive, field beside HAProxy's", Unit: "×", Ours: ratio("keep-alive", "baton-forwardfor", "haproxy-forwardfor"), AtLeast: 1.5},
 		},
 		Caveats: []string{"The clients, the router and the servers share the processors."},
 	}
@@ -93,7 +99,7 @@ func config(t *topology, reuse, header string) string {
 		}
 	}
 	b.WriteString("    surrogates:\n")
-	for i, a := range backends(t, header != "") {
+	for i, a := range backends(t, strings.HasPrefix(header, "proxy-")) {
 		fmt.Fprintf(&b, "      - {name: s%d, address: %q}\n", i+1, a)
 	}
 	return b.String()

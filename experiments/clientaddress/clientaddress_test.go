@@ -19,7 +19,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := len(r.Samples), 5*len(r.Measures); got != want {
+	if got, want := len(r.Samples), 6*len(r.Measures); got != want {
 		t.Fatalf("%d samples, want %d", got, want)
 	}
 	for _, s := range r.Samples {

@@ -178,6 +178,7 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 	}
 	if (begins_head(s, &w->packet) && checksum_ok(skb, &w->packet, &w->sum) && read_again(skb, s->header)) {
 		in.head = w->reading.scan.size;
+		in.sum = digest(&w->reading.scan, set->salt);
 		in.request = length_of(&w->reading.scan);
 	}
 	ns = l && w->packet.len ? bpf_ktime_get_ns() : 0;

@@ -41,6 +41,44 @@ static __always_inline __u64 length_of(const struct scan *s)
 	return s->size + (s->head.flags & HEAD_LENGTH ? s->head.length : 0);
 }
 
+struct digest_walk {
+	const struct scan *of;
+	__u64 key;
+	__u64 sum;
+};
+
+/* A key for each word, by splitmix64. */
+static __always_inline __u64 key_at(__u64 key, __u32 i)
+{
+	__u64 z = key + (i + 1) * 0x9e3779b97f4a7c15ULL;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
+	return z ^ z >> 31;
+}
+
+static long digest_step(__u32 i, struct digest_walk *c)
+{
+	__u32 off = i * 8, left = c->of->size - off;
+	__u64 x = word_at(c->of, off), k = key_at(c->key, i);
+
+	if (off >= c->of->size)
+		return 1;
+	if (left < 8)
+		x = FIRST(left, x);
+	c->sum += (__u64)(__u32)(x + k) * (__u32)((x >> 32) + (k >> 32));
+	return 0;
+}
+
+/* A sum of the head's bytes (NH of UMAC, RFC 4418, 5.2.2): without the key nobody can tell another head that has it. */
+static __always_inline __u64 digest(const struct scan *s, __u32 salt)
+{
+	struct digest_walk c = { .of = s, .key = salt };
+
+	bpf_loop((HEAD_BYTES + 7) / 8, digest_step, &c, 0);
+	return c.sum;
+}
+
 /* Keeps what the edit needs of the scan, whose memory others use too. */
 static __always_inline void note_places(struct places *at, const struct scan *s)
 {
@@ -62,7 +100,7 @@ static __always_inline void read_head(struct __sk_buff *skb, const struct packet
  * Notes what of our own goes with the decided request, and its head if that is edited. adopted: by user space, so its head
  * has not been read here. False: its head has to be edited and cannot: the proxy sends it.
  */
-__noinline int plan_header(struct __sk_buff *skb, bool adopted)
+__noinline int plan_header(struct __sk_buff *skb, bool adopted, __u32 salt)
 {
 	struct work *w = work();
 	struct edit *e;
@@ -82,6 +120,7 @@ __noinline int plan_header(struct __sk_buff *skb, bool adopted)
 	    w->decision.opaque || w->decision.request != length_of(s))
 		return false;
 	w->introduction.head = s->size;
+	w->introduction.sum = digest(s, salt);
 	note_places(&w->places, s);
 	return true;
 }

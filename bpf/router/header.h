@@ -31,6 +31,7 @@ struct introduction {
 	__u16 kind; /* enum header */
 	__u16 head; /* bytes of the head that is edited; 0: a header in front of all */
 	__u16 len;  /* bytes more than the client's; 0: nothing is inserted */
+	__u64 sum;  /* of that head's bytes */
 	struct authority authority;
 };
 
@@ -43,6 +44,7 @@ static __always_inline void introduce(const struct splice *s, struct introductio
 	i->kind = s->header;
 	i->head = s->ins_head;
 	i->len = s->ins_len;
+	i->sum = s->ins_sum;
 }
 
 /* CRC-32C (RFC 3720, appendix B.4) by half bytes. */

@@ -102,7 +102,7 @@ static __always_inline int find_decision(struct __sk_buff *skb, struct work *w, 
 		if (!decide(skb, &w->packet, &w->reading.scan, &w->routing, &w->decision))
 			return ask(skb, w, set, s, now);
 	}
-	if (plan_header(skb, known))
+	if (plan_header(skb, known, set->salt))
 		return 0;
 	w->client.flags |= CLIENT_PROXY;
 	return ask(skb, w, set, s, now);

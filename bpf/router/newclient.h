@@ -59,7 +59,7 @@ __noinline int first_request(struct __sk_buff *skb, bool known)
 			    : !decide(skb, &w->packet, &w->reading.scan, &w->routing, &w->decision))
 			return upcall(skb, w, set, now);
 	}
-	if (!plan_header(skb, state == CLIENT_SPLICE)) {
+	if (!plan_header(skb, state == CLIENT_SPLICE, set->salt)) {
 		w->client.flags |= CLIENT_PROXY;
 		return upcall(skb, w, set, now);
 	}

@@ -222,7 +222,8 @@ static __always_inline bool prepare_insertion(struct __sk_buff *skb, struct work
 
 static __always_inline struct insertion insertion_of(const struct work *w)
 {
-	return (struct insertion){ w->introduction.len, w->introduction.head, w->introduction.kind };
+	return (struct insertion){ w->introduction.len, w->introduction.head, w->introduction.kind,
+				   w->introduction.sum };
 }
 
 /* Whether bytes of our own go first, and then the packet, which is received again. */

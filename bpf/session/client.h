@@ -134,13 +134,14 @@ static __always_inline bool begins_head(const struct splice *s, const struct pac
 }
 
 /*
- * Whether the client sends the segment again that the insertion goes in front of, or in. A head with fields must be one
- * that takes them as the first did, and have the same end.
+ * Whether the client sends the segment again that the insertion goes in front of, or in. A head must be the same, so that a
+ * surrogate that has got parts of both has put the one together; and the request must have the same end.
  */
 static __always_inline bool repeats_insertion(const struct splice *s, const struct input *in, __u32 behind)
 {
 	if (s->ins_head)
-		return begins_head(s, in->packet) && in->head == s->ins_head && in->request == request_length(s);
+		return begins_head(s, in->packet) && in->head == s->ins_head && in->sum == s->ins_sum &&
+		       in->request == request_length(s);
 	return s->ins_len && in->packet->len && behind == insertion_end(s) && before(behind, s->snd_nxt);
 }
 

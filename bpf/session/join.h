@@ -27,6 +27,7 @@ static __always_inline void open_insertion(struct splice *s, const struct insert
 	s->ins_len = i->len;
 	s->ins_head = i->head;
 	s->header = i->header;
+	s->ins_sum = i->sum;
 	s->snd_nxt += i->len;
 	s->to_server_seq = s->snd_nxt - seq;
 }

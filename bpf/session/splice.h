@@ -152,6 +152,7 @@ struct splice {
 	__u16 ins_len;    /* 0: none is open */
 	__u16 ins_head;   /* bytes of the client's head that they are in; 0: they are in front of its first byte */
 	__u16 header;     /* enum header, of those bytes */
+	__u64 ins_sum;    /* of that head's bytes, with a key that the client does not know */
 	__u64 bytes_to_server;
 	__u64 bytes_to_client;
 	struct next_hop to_server;

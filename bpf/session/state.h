@@ -13,6 +13,7 @@ struct input {
 	__u32 clock;             /* ms: our timestamp clock */
 	__u32 limit;             /* most requests on a leg of the surrogate */
 	__u32 head;              /* bytes of the head that the packet begins with; 0: not read */
+	__u64 sum;               /* of those bytes, as that of struct insertion */
 	__u64 request;           /* of that head's request */
 };
 
@@ -21,6 +22,7 @@ struct insertion {
 	__u16 len;    /* 0: none */
 	__u16 head;   /* bytes of the head that they are in; 0: they go before it, and its bytes in a later packet */
 	__u16 header; /* enum header */
+	__u64 sum;    /* of the head's bytes */
 };
 
 /* A leg that its client has left. */

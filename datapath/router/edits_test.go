@@ -157,7 +157,7 @@ func TestAnotherHead(t *testing.T) {
 		"the rest":              {post[20:], 20, routerVerdictDROP_WINDOW},
 		"the last line":         {post[len(post)-7:], packet.Seq(len(post) - 7), routerVerdictDROP_WINDOW},
 		"in front":              {"x" + post, ^packet.Seq(0), routerVerdictDROP_WINDOW},
-		"another name":          {strings.Replace(post, "Host: a", "Host: b", 1), 0, routerVerdictTO_SERVER},
+		"another name":          {strings.Replace(post, "Host: a", "Host: b", 1), 0, routerVerdictRESET_SENT}, // of the same length
 		"the body":              {"hello", packet.Seq(len(post) - 5), routerVerdictTO_SERVER},
 		"a keepalive":           {"", ^packet.Seq(0), routerVerdictTO_SERVER},
 		"an acknowledgement":    {"", packet.Seq(len(post)), routerVerdictTO_SERVER},
@@ -442,7 +442,7 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
-// TestRewriteAgain: a head that is repeated with another host's length is not sent in place of the first.
+// TestRewriteAgain: a head of the same length with a host of another length does not take the first one's place.
 func TestRewriteAgain(t *testing.T) {
 	k, c, _ := rewritten(t, families[0], Edit{Host: "origin"})
 	first := "GET /a HTTP/1.1\r\nHost: aa\r\nA: b\r\n\r\n"
@@ -451,7 +451,7 @@ func TestRewriteAgain(t *testing.T) {
 	if !bytes.Equal(whole.Payload(), again.Payload()) || whole.TCP().Seq() != again.TCP().Seq() {
 		t.Errorf("again %q", again.Payload())
 	}
-	k.want(packet.Build(c.packet(packet.ACK, "GET /a HTTP/1.1\r\nHost: a\r\nA: bb\r\n\r\n")), routerVerdictDROP_RACE, actShot)
+	k.want(packet.Build(c.packet(packet.ACK, "GET /a HTTP/1.1\r\nHost: a\r\nA: bb\r\n\r\n")), routerVerdictRESET_SENT, actRedirect)
 }
 
 // TestRewriteRefused: what cannot be rewritten is the proxy's.

@@ -470,6 +470,7 @@ type routerSplice struct {
 	InsHead        uint16
 	Header         uint16
 	_              [2]byte
+	InsSum         uint64
 	BytesToServer  uint64
 	BytesToClient  uint64
 	ToServer       struct {

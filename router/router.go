@@ -183,6 +183,7 @@ func targets(cfg *config.Config) []health.Target {
 		for _, s := range cfg.Pools[i].Surrogates {
 			out = append(out, health.Target{
 				Name: s.Name, Address: s.Address, Check: cfg.Pools[i].Health, Pool: cfg.Pools[i].Name, Reserve: s.Weight == 0, Names: names, Header: proxyheader.Of(&cfg.Pools[i]),
+				QUIC: cfg.Pools[i].QUICOnly,
 			})
 		}
 	}

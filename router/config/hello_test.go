@@ -127,8 +127,9 @@ func TestPoolOfQUICAlone(t *testing.T) {
 		return text + "pools:\n  a: {" + pool + "surrogates: [{name: a1, address: \"10.2.1.2:443\"}]}\n"
 	}
 	for pool, want := range map[string]string{
-		"health: {}, ":     "f:4:15: pools.a.health: is checked over TCP, and only VIPs of protocol quic have this pool (none, or a VIP of protocol tls with a route to the pool)",
-		"legs: {min: 1}, ": "f:4:14: pools.a.legs: are connections of TCP, and only VIPs of protocol quic have this pool (none, or a VIP of protocol tls with a route to the pool)",
+		"health: {path: /}, ": "f:4:22: pools.a.health.path: is requested over TCP, and only VIPs of protocol quic have this pool (none, or a VIP of protocol tls with a route to the pool)",
+		"health: {host: a}, ": "f:4:22: pools.a.health.host: is for requests over TCP, and only VIPs of protocol quic have this pool (none, or a VIP of protocol tls with a route to the pool)",
+		"legs: {min: 1}, ":    "f:4:14: pools.a.legs: are connections of TCP, and only VIPs of protocol quic have this pool (none, or a VIP of protocol tls with a route to the pool)",
 	} {
 		if _, err := Parse("f", []byte(file(pool, "quic"))); !documenttest.Reported(err, want) {
 			t.Errorf("%s: got\n%v\nwant\n%s", pool, err, want)

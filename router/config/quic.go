@@ -123,10 +123,8 @@ func (d *decoder) checkQUIC(cfg *Config) {
 			}
 			continue
 		}
-		for key, problem := range map[string]string{"health": "is checked over TCP", "legs": "are connections of TCP"} {
-			if at := document.Join(path, key); p.QUICOnly && d.Given(at) {
-				d.WrongAt(d.Place(at), at, problem+", and only VIPs of protocol quic have this pool", "none, or a VIP of protocol tls with a route to the pool")
-			}
+		if p.QUICOnly {
+			d.refuseTCP(path)
 		}
 		if at := document.Join(path, "client_address"); p.QUICOnly && p.ClientAddress != "" && !p.ClientAddress.IsField() {
 			d.WrongAt(d.Place(at), at, "is for TCP, and only VIPs of protocol quic have this pool", "source: keep")
@@ -138,6 +136,18 @@ func (d *decoder) checkQUIC(cfg *Config) {
 			}
 		}
 		d.checkServerIDs(path, p)
+	}
+}
+
+// refuseTCP refuses what only TCP has, in a pool for QUIC.
+func (d *decoder) refuseTCP(path string) {
+	health := document.Join(path, "health")
+	for at, problem := range map[string]string{
+		document.Join(path, "legs"): "are connections of TCP", document.Join(health, "path"): "is requested over TCP", document.Join(health, "host"): "is for requests over TCP",
+	} {
+		if d.Given(at) {
+			d.WrongAt(d.Place(at), at, problem+", and only VIPs of protocol quic have this pool", "none, or a VIP of protocol tls with a route to the pool")
+		}
 	}
 }
 

@@ -34,6 +34,7 @@ type Target struct {
 	Reserve bool                // gets no new sessions (weight 0)
 	Names   []certs.Ask         // the check makes TLS handshakes with these names; nil: it is of plain HTTP
 	Header  proxyheader.Version // a check's connection begins with it
+	QUIC    bool                // the check is of QUIC
 }
 
 // Transition is a change of a surrogate's phase or of its draining flag.
@@ -63,6 +64,7 @@ type Checker struct {
 	probe    func(ctx context.Context, t Target) error // of targets with a check
 	connect  func(ctx context.Context, t Target) error // of the others
 	secure   *secureProbe                              // of targets with a check and names
+	quic     func(ctx context.Context, t Target) error // of those of QUIC
 	onChange func(Transition)
 	onCheck  func(string, time.Duration, error)
 	onSeen   func()
@@ -91,7 +93,7 @@ type watched struct {
 func New(o Options) (*Checker, error) {
 	c := &Checker{
 		passive: o.Passive, onChange: o.OnChange, onCheck: o.OnCheck, onSeen: o.OnSeen, log: o.Log,
-		probe: newProbe(o.Ports), connect: newConnect(o.Ports), secure: &secureProbe{proxyheader.Own(Dialer(o.Ports).DialContext, headerOf)}, watched: make(map[string]*watched),
+		probe: newProbe(o.Ports), connect: newConnect(o.Ports), quic: newQUIC(o.Ports), secure: &secureProbe{proxyheader.Own(Dialer(o.Ports).DialContext, headerOf)}, watched: make(map[string]*watched),
 	}
 	if c.onSeen == nil {
 		c.onSeen = func() {}
@@ -159,7 +161,7 @@ func (c *Checker) Update(targets []Target) error {
 
 // alike reports whether another target is checked in the same way.
 func (t *Target) alike(o *Target) bool {
-	return t.Address == o.Address && t.Header == o.Header && slices.Equal(t.Names, o.Names) && reflect.DeepEqual(t.Check, o.Check)
+	return t.Address == o.Address && t.Header == o.Header && t.QUIC == o.QUIC && slices.Equal(t.Names, o.Names) && reflect.DeepEqual(t.Check, o.Check)
 }
 
 // watch starts a target; c.mu is held.
@@ -230,6 +232,8 @@ func (c *Checker) check(ctx context.Context, w *watched, t Target, started time.
 	switch {
 	case t.Check == nil:
 		err = c.connect(ctx, t)
+	case t.QUIC:
+		err = c.quic(ctx, t)
 	case t.Names != nil:
 		seen, err = c.secure.check(ctx, t, &w.turn)
 	default:

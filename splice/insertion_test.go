@@ -14,19 +14,26 @@ type stream struct {
 	at     int        // bytes of the client before the insertion
 	leg    packet.Seq // number of the first byte on the leg
 	length int        // of the insertion
+	head   int        // bytes of the client that it changes; 0: it stands before the byte at
 }
 
 func (s stream) insertion() Insertion {
-	return Insertion{At: s.leg.Add(uint32(s.at)), Len: uint32(s.length)}
+	return Insertion{At: s.leg.Add(uint32(s.at)), Len: uint32(s.length), Head: uint32(s.head)}
 }
 
 // deltaSeq translates what stands behind the insertion, and everything once that is acknowledged.
 func (s stream) deltaSeq() uint32 { return s.leg.Sub(s.client) + uint32(s.length) }
 
-// onLeg gives the leg's number of the client's n-th byte.
+func (s stream) behind(n int) packet.Seq { return s.client.Add(uint32(n)).Add(s.deltaSeq()) }
+
+// onLeg gives the leg's number of the client's n-th byte, or of what has taken its place: whoever lacks a byte of the new head lacks all of the
+// client's.
 func (s stream) onLeg(n int) packet.Seq {
-	if n < s.at {
+	switch {
+	case n < s.at:
 		return s.leg.Add(uint32(n))
+	case n < s.at+s.head:
+		return s.leg.Add(uint32(s.at + s.head + s.length - 1)) // the last one
 	}
 	return s.leg.Add(uint32(n + s.length))
 }
@@ -45,7 +52,9 @@ func randomStream(rng *rand.Rand) stream {
 	if rng.IntN(4) == 0 { // numbers wrap within the stream
 		s.client, s.leg = packet.Seq(-rng.Int32N(60)), packet.Seq(-rng.Int32N(100))
 	}
-	s.at = rng.IntN(s.bytes + 1)
+	if s.at = rng.IntN(s.bytes + 1); rng.IntN(3) > 0 {
+		s.head = rng.IntN(s.bytes - s.at + 1)
+	}
 	return s
 }
 
@@ -61,21 +70,23 @@ func TestInsertionPlacesEachByte(t *testing.T) {
 		s := randomStream(rng)
 		ins := s.insertion()
 		for from := range s.bytes {
-			for to := from; to <= s.bytes; to++ {
-				behind := s.client.Add(uint32(from)).Add(s.deltaSeq())
-				if got, want := ins.Start(behind), s.onLeg(from); got != want {
+			for to := from + 1; to <= s.bytes; to++ {
+				behind, length := s.behind(from), uint32(to-from)
+				again := from == s.at && to > from
+				if got := ins.Repeats(behind, length); got != again {
+					t.Fatalf("%+v: bytes %d to %d repeat the insertion: %v", s, from, to, got)
+				}
+				// part of the head, or on both sides
+				straddles := s.head > 0 && from < s.at+s.head && to > s.at || s.head == 0 && from < s.at && to > s.at
+				if got := ins.Straddles(behind, length); got != straddles {
+					t.Fatalf("%+v: bytes %d to %d straddle: %v, want %v", s, from, to, got, straddles)
+				}
+				want := s.onLeg(from)
+				if again && s.head > 0 {
+					want = ins.At // of the new head
+				}
+				if got := ins.Start(behind); (!straddles || again) && got != want {
 					t.Fatalf("%+v: byte %d begins at %d, want %d", s, from, got, want)
-				}
-				if to == from {
-					continue
-				}
-				end := s.client.Add(uint32(to)).Add(s.deltaSeq())
-				if got, want := ins.Stop(end), s.onLeg(to-1).Add(1); got != want {
-					t.Fatalf("%+v: bytes up to %d end at %d, want %d", s, to, got, want)
-				}
-				before, within := ins.Split(behind, uint32(to-from))
-				if want := from <= s.at && s.at < to; within != want || within && int(before) != s.at-from {
-					t.Fatalf("%+v: bytes %d to %d are split behind %d, %v", s, from, to, before, within)
 				}
 			}
 		}
@@ -87,7 +98,7 @@ func TestInsertionIsNoPartOfWhatTheClientHears(t *testing.T) {
 	for range 2000 {
 		s := randomStream(rng)
 		ins := s.insertion()
-		last := 0
+		last, end := 0, s.at+s.head+s.length
 		for n := 0; n <= s.bytes+s.length; n++ {
 			ack := s.leg.Add(uint32(n))
 			got := int(ins.Heard(ack).Add(-s.deltaSeq()).Sub(s.client))
@@ -105,10 +116,10 @@ func TestInsertionIsNoPartOfWhatTheClientHears(t *testing.T) {
 			if allowed != want {
 				t.Fatalf("%+v: behind %d bytes a window of %d lets the client send up to byte %d, want %d", s, n, window, allowed, want)
 			}
-			if got := ins.KeepsSACK(ack); got != (n >= s.at+s.length) {
+			if got := ins.KeepsSACK(ack); got != (n >= end) {
 				t.Fatalf("%+v: SACK behind %d bytes is kept: %v", s, n, got)
 			}
-			if left := ins.Acknowledged(ack); left.Open() != (n < s.at+s.length) {
+			if left := ins.Acknowledged(ack); left.Open() != (n < end) {
 				t.Fatalf("%+v: behind %d bytes %+v is left", s, n, left)
 			}
 		}
@@ -122,7 +133,7 @@ func TestRepeatedBytesBehindAClosedInsertion(t *testing.T) {
 	for range 2000 {
 		s := randomStream(rng)
 		for n := range s.bytes {
-			got := closed.Start(s.client.Add(uint32(n)).Add(s.deltaSeq()))
+			got := closed.Start(s.behind(n))
 			if own := s.onLeg(n); got != own && !got.Less(s.insertion().End()) {
 				t.Fatalf("%+v: byte %d is repeated as %d, which the surrogate has not acknowledged", s, n, got)
 			}

@@ -20,14 +20,14 @@ struct call {
 	struct joined joined;
 	struct insertion insertion;
 	__u32 now, clock, limit, flags, head;
-	__u64 request;
+	__u64 sum, request;
 	bool here, owed;
 };
 
 static struct input input_of(struct call *c)
 {
 	return (struct input){ .packet = &c->p, .walk = &c->k, .now = c->now, .clock = c->clock, .limit = c->limit,
-			       .head = c->head, .request = c->request };
+			       .head = c->head, .sum = c->sum, .request = c->request };
 }
 
 static __u32 call_client(struct call *c)
@@ -174,13 +174,18 @@ type Session struct {
 	Surrogate                          uint16
 	InsAt                              uint32
 	InsLen, InsHead                    uint16
+	InsSum                             uint64
 }
 
 // Insertion is bytes of the router's own in, or with Head 0 in front of, a request's head (struct insertion).
-type Insertion struct{ Len, Head uint16 }
+type Insertion struct {
+	Len, Head uint16
+	Sum       uint64 // of the head
+}
 
 func (i Insertion) put(c *C.struct_call) {
 	c.insertion.len, c.insertion.head = C.__u16(i.Len), C.__u16(i.Head)
+	c.insertion.sum = C.__u64(i.Sum)
 }
 
 // Packet is a packet from a client or, with Client 0, from the surrogate.
@@ -192,9 +197,9 @@ type Packet struct {
 	HasTS         bool
 	FIN, RST      bool
 
-	// Of a packet that begins with a request's head: bytes of the head, and of the request. 0: it was not read.
-	Head    uint32
-	Request uint64
+	// Of a packet that begins with a request's head: bytes of the head, their sum, and bytes of the request. 0: it was not read.
+	Head         uint32
+	Sum, Request uint64
 }
 
 // Walk is a walk over the packet's bytes of a response (struct walk).
@@ -237,6 +242,7 @@ func (s *Session) put(c *C.struct_call) {
 	r.request_left, r.response_left = C.__u64(s.RequestLeft), C.__u64(s.ResponseLeft)
 	r.client_requests, r.surrogate, r.pool = C.__u32(s.ClientRequests), C.__u16(s.Surrogate), C.__u16(s.Surrogate)
 	r.ins_at, r.ins_len, r.ins_head = C.__u32(s.InsAt), C.__u16(s.InsLen), C.__u16(s.InsHead)
+	r.ins_sum = C.__u64(s.InsSum)
 	r.to_server.checked = 1
 }
 
@@ -251,6 +257,7 @@ func (s *Session) take(c *C.struct_call) {
 	s.RequestLeft, s.ResponseLeft = uint64(r.request_left), uint64(r.response_left)
 	s.ClientRequests = uint32(r.client_requests)
 	s.InsAt, s.InsLen, s.InsHead = uint32(r.ins_at), uint16(r.ins_len), uint16(r.ins_head)
+	s.InsSum = uint64(r.ins_sum)
 }
 
 // call prepares the arguments of an event.
@@ -267,7 +274,7 @@ func (s *Session) call(p *Packet, at Moment) *C.struct_call {
 	if p.HasTS {
 		c.p.ts_at = 2
 	}
-	c.head, c.request = C.__u32(p.Head), C.__u64(p.Request)
+	c.head, c.sum, c.request = C.__u32(p.Head), C.__u64(p.Sum), C.__u64(p.Request)
 	c.p.flags = C.ACK
 	if p.FIN {
 		c.p.flags |= C.FIN

@@ -11,6 +11,32 @@ struct numbers {
 
 static void call_to_server(struct numbers *n) { fill_to_server(&n->s, &n->p, &n->out); }
 static void call_to_client(struct numbers *n) { fill_to_client(&n->s, &n->p, &n->out); }
+
+static struct splice with_insertion(__u32 at, __u16 len, __u16 head)
+{
+	return (struct splice){ .ins_at = at, .ins_len = len, .ins_head = head };
+}
+
+static __u32 call_start(__u32 at, __u16 len, __u16 head, __u32 behind)
+{
+	struct splice s = with_insertion(at, len, head);
+
+	return client_start(&s, behind);
+}
+
+static __u32 call_heard(__u32 at, __u16 len, __u16 head, __u32 seq)
+{
+	struct splice s = with_insertion(at, len, head);
+
+	return heard(&s, seq);
+}
+
+static int call_straddles(__u32 at, __u16 len, __u16 head, __u32 behind, __u32 bytes)
+{
+	struct splice s = with_insertion(at, len, head);
+
+	return straddles(&s, behind, bytes);
+}
 */
 import "C"
 
@@ -63,4 +89,19 @@ func Translate(d Differences, n Numbers, toServer bool) Numbers {
 // Rescale converts a window field from one scale to another.
 func Rescale(window uint32, from, to uint8) uint16 {
 	return uint16(C.rescale(C.__u32(window), C.__u32(from), C.__u32(to)))
+}
+
+// Start is client_start, of a record with an insertion at a number.
+func (i Insertion) Start(at, behind uint32) uint32 {
+	return uint32(C.call_start(C.__u32(at), C.__u16(i.Len), C.__u16(i.Head), C.__u32(behind)))
+}
+
+// Heard is heard.
+func (i Insertion) Heard(at, seq uint32) uint32 {
+	return uint32(C.call_heard(C.__u32(at), C.__u16(i.Len), C.__u16(i.Head), C.__u32(seq)))
+}
+
+// Straddles is straddles.
+func (i Insertion) Straddles(at, behind, bytes uint32) bool {
+	return C.call_straddles(C.__u32(at), C.__u16(i.Len), C.__u16(i.Head), C.__u32(behind), C.__u32(bytes)) != 0
 }

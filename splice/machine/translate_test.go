@@ -71,3 +71,25 @@ func TestRescaleAgreesWithSplice(t *testing.T) {
 		}
 	}
 }
+
+func TestInsertionAgreesWithSplice(t *testing.T) {
+	r := rand.New(rand.NewPCG(33, 2))
+	for range 200_000 {
+		want := splice.Insertion{At: packet.Seq(r.Uint32()), Len: uint32(r.IntN(300)), Head: uint32(r.IntN(2) * r.IntN(2049))}
+		got := machine.Insertion{Len: uint16(want.Len), Head: uint16(want.Head)}
+		n, length := want.At.Add(uint32(r.IntN(6000)-1500)), uint32(r.IntN(3000))
+		if r.IntN(4) == 0 { // at a boundary
+			n = []packet.Seq{want.At, want.HeadStart(), want.End()}[r.IntN(3)].Add(uint32(r.IntN(3) - 1))
+		}
+		at := uint32(want.At)
+		if a, b := got.Start(at, uint32(n)), uint32(want.Start(n)); a != b {
+			t.Fatalf("%+v: byte %d begins at %d in the kernel's C, %d by the specification", want, n, a, b)
+		}
+		if a, b := got.Heard(at, uint32(n)), uint32(want.Heard(n)); a != b {
+			t.Fatalf("%+v: %d is heard as %d in the kernel's C, %d by the specification", want, n, a, b)
+		}
+		if a, b := got.Straddles(at, uint32(n), length), want.Straddles(n, length); a != b {
+			t.Fatalf("%+v: %d bytes from %d straddle: %t in the kernel's C, %t by the specification", want, length, n, a, b)
+		}
+	}
+}

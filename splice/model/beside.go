@@ -39,7 +39,7 @@ func (r router) record(index int, l *Leg) machine.Session {
 	s := machine.Session{
 		State: legStates[l.state], Client: l.client, SndNxt: l.sndNxt, SndUna: l.sndUna, RcvNxt: l.rcvNxt, RcvAcked: l.rcvAcked,
 		RcvBase: l.rcvBase, SndBase: l.sndBase, ToServerSeq: l.toServerSeq, ToServerAck: l.toServerAck,
-		SndEdge: l.sndUna + window, SndSpan: window, InsAt: l.insAt, InsLen: uint16(l.insLen), RcvEdge: l.rcvAcked + window - windowStep, RcvSpan: window,
+		SndEdge: l.sndUna + window, SndSpan: window, InsAt: l.insAt, InsLen: uint16(l.insertion.len), InsHead: uint16(l.insertion.head), InsSum: uint64(l.insertion.sum), RcvEdge: l.rcvAcked + window - windowStep, RcvSpan: window,
 		Request: framings[l.request], Response: framings[l.response], ClientRequests: uint32(l.clientRequests), Surrogate: uint16(index),
 	}
 	if l.request == Body {
@@ -190,13 +190,17 @@ func (b *beside) client(r router, index int, before, after *Leg, p *Packet, next
 		return
 	}
 	s := r.record(index, before)
-	got, reply := s.OnClient(ofClient(p), r.moment())
+	in := ofClient(p)
+	if before.beginsHead(p) && p.Data[0].Kind() == RequestHead { // as read_again of bpf/router/edit.h
+		in.Head, in.Request, in.Sum = 1, uint64(1+p.Data[0].N()), uint64(p.Data[0])
+	}
+	got, reply := s.OnClient(in, r.moment())
 	err := r.sameRecord(index, after, s)
 	switch {
 	case err != nil:
 	case got == machine.NextChallenge && (reply.Seq != after.rcvNxt-after.toServerAck || reply.Ack != after.heard(after.sndUna)-after.toServerSeq):
 		err = fmt.Errorf("it challenges with %+v", reply)
-	case got == machine.NextSend && (reply.OnSeq != r.start(after, p.Seq+after.toServerSeq) || reply.Insert != before.repeatsInsertion(p)):
+	case got == machine.NextSend && (reply.OnSeq != r.start(after, p.Seq+after.toServerSeq) || reply.Insert != r.repeatsInsertion(before, p)):
 		err = fmt.Errorf("what it sends on has %+v", reply)
 	}
 	b.differs("client's packet", p, before, got, next, err)
@@ -220,6 +224,12 @@ func (b *beside) server(r router, index int, before, after *Leg, p *Packet, next
 	b.differs("surrogate's packet", p, before, got, next, err)
 }
 
+// inserted is what goes with a request.
+func (r router) inserted(p *Packet) machine.Insertion {
+	i := r.insertion(p)
+	return machine.Insertion{Len: uint16(i.len), Head: uint16(i.head), Sum: uint64(i.sum)}
+}
+
 func (b *beside) join(r router, index int, before, after *Leg, p *Packet) {
 	if b == nil {
 		return
@@ -229,7 +239,7 @@ func (b *beside) join(r router, index int, before, after *Leg, p *Packet) {
 	if r.scenario.Insert {
 		flags |= machine.Spoilt
 	}
-	joined := s.OnJoin(ofClient(p), uint64(1+p.Data[0].N()), flags, machine.Insertion{Len: uint16(after.insLen)}, r.moment())
+	joined := s.OnJoin(ofClient(p), uint64(1+p.Data[0].N()), flags, r.inserted(p), r.moment())
 	err := r.sameRecord(index, after, s)
 	if !joined {
 		err = fmt.Errorf("it does not join them, %w", err)
@@ -242,7 +252,7 @@ func (b *beside) request(r router, index int, before, after *Leg, p *Packet, nex
 		return
 	}
 	s := r.record(index, before)
-	got := s.OnRequest(ofClient(p), uint64(1+p.Data[0].N()), machine.Insertion{}, p.Data[0].Surrogate() == index, r.moment())
+	got := s.OnRequest(ofClient(p), uint64(1+p.Data[0].N()), r.inserted(p), p.Data[0].Surrogate() == index, r.moment())
 	s.Flags &^= machine.Moving // the model records that when it moves
 	b.differs("next request", p, before, got, next, r.sameRecord(index, after, s))
 }

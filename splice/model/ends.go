@@ -175,12 +175,10 @@ func (s *Scenario) read(st *State, leg int, u Unit) {
 		if e.marked != 0 {
 			st.breaks(Unmarked)
 		}
-		e.marked = uint8(u.Owner())
+		e.marked = u
 		return
 	}
-	if s.Insert && int(e.marked) != u.Owner() {
-		st.breaks(Unmarked)
-	}
+	s.checkMark(st, e, u)
 	c := u.Owner() - 1
 	st.consumed[c]++
 	if s.Hold && u.Kind() != Fin && u.Surrogate() != leg {
@@ -216,6 +214,21 @@ func (s *Scenario) read(st *State, leg int, u Unit) {
 				return
 			}
 		}
+	}
+}
+
+// checkMark: a client's units follow the one inserted before its first; an edited head follows its first part.
+func (s *Scenario) checkMark(st *State, e *surrogate, u Unit) {
+	switch {
+	case s.Insert && e.marked.Owner() != u.Owner():
+		st.breaks(Unmarked)
+	case s.Edit && u.Kind() == RequestHead:
+		if e.marked != insertedFor(u) {
+			st.breaks(Unmarked)
+		}
+		e.marked = 0
+	case s.Edit && e.marked != 0:
+		st.breaks(Unmarked)
 	}
 }
 

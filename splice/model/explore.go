@@ -32,6 +32,8 @@ type Scenario struct {
 	Routed  bool    // the VIP has several pools
 	Hold    bool    // each request is routed separately
 	Insert  bool    // a unit is inserted before a client's first on a leg, which serves only that client
+	Edit    bool    // one is inserted into the head of each request
+	Apart   bool    // that goes in a packet of its own
 	Times   bool    // packets have timestamps
 	Clock   uint8   // the router's clock on the ring; what the legs' surrogates have accepted is at 0
 	Ignore  []Violation

@@ -1,50 +1,127 @@
 package model
 
-// A unit of the router's own before the client's first on a leg: bpf/session/splice.h.
+// Units of the router's own among a client's: bpf/session/splice.h. One is inserted before the client's first on a leg, or into
+// the head of each request, of which it makes two units.
+
+// insertion is of units to go with a request: struct insertion.
+type insertion struct {
+	len, head uint8
+	sum       Unit // the head
+}
+
+// insertion is what the scenario inserts with a request.
+func (r router) insertion(p *Packet) insertion {
+	switch {
+	case r.scenario.Insert:
+		return insertion{len: 1}
+	case r.scenario.Edit:
+		return insertion{len: 1, head: 1, sum: p.Data[0]}
+	}
+	return insertion{}
+}
+
+// open is open_insertion.
+func (l *Leg) open(i insertion, seq uint32) {
+	l.insAt, l.insertion = l.sndNxt, i
+	l.sndNxt += uint32(i.len)
+	l.toServerSeq = l.sndNxt - seq
+}
+
+// end is insertion_end.
+func (l *Leg) end() uint32 { return l.insAt + uint32(l.insertion.head+l.insertion.len) }
+
+// headStart is head_start.
+func (l *Leg) headStart() uint32 { return l.insAt + uint32(l.insertion.len) }
 
 // start is client_start.
 func (r router) start(l *Leg, behind uint32) uint32 {
-	if r.rules.InFront && l.insLen > 0 && before(behind, l.insAt+1) {
-		return behind - 1
+	if r.rules.InFront && l.insertion.len > 0 && before(behind, l.end()) {
+		return behind - uint32(l.insertion.len)
 	}
 	return behind
 }
 
 func (l *Leg) straddles(behind, n uint32) bool {
-	return l.insLen > 0 && before(behind, l.insAt+1) && before(l.insAt+1, behind+n)
+	return l.insertion.len > 0 && n > 0 && before(behind, l.end()) && before(l.headStart(), behind+n)
 }
 
 // heard is what a number of the surrogate means to the client.
 func (l *Leg) heard(seq uint32) uint32 {
 	switch {
-	case l.insLen == 0 || !before(seq, l.insAt+1):
+	case l.insertion.len == 0 || !before(seq, l.end()):
 		return seq
 	case before(seq, l.insAt):
-		return seq + 1
+		return seq + uint32(l.insertion.len)
 	}
-	return l.insAt + 1
+	return l.headStart()
 }
 
-// repeatsInsertion: the client sends the packet again that the inserted unit goes in front of. l is as before the packet.
-func (l *Leg) repeatsInsertion(p *Packet) bool {
+// beginsHead is begins_head.
+func (l *Leg) beginsHead(p *Packet) bool {
+	return l.insertion.len > 0 && l.insertion.head > 0 && p.Len() > 0 && p.Seq+l.toServerSeq == l.headStart()
+}
+
+// requestLength is request_length.
+func (l *Leg) requestLength() uint32 {
+	sent := l.sndNxt - l.end()
+	if l.clientFin {
+		sent--
+	}
+	left := uint32(0)
+	if l.request == Body {
+		left = uint32(l.requestLeft)
+	}
+	return uint32(l.insertion.head) + sent + left
+}
+
+// repeatsInsertion: the client sends the packet again that the inserted unit goes in front of, or in. l is as before the packet.
+func (r router) repeatsInsertion(l *Leg, p *Packet) bool {
 	seq := p.Seq + l.toServerSeq
-	return l.insLen > 0 && p.Len() > 0 && seq == l.insAt+1 && before(seq, l.sndNxt)
+	if l.insertion.head == 0 {
+		return l.insertion.len > 0 && p.Len() > 0 && seq == l.end() && before(seq, l.sndNxt)
+	}
+	if !l.beginsHead(p) || p.Data[0].Kind() != RequestHead {
+		return false
+	}
+	return !r.rules.SameHead || p.Data[0] == l.insertion.sum && uint32(1+p.Data[0].N()) == l.requestLength()
 }
 
 func (l *Leg) lacksInsertion(p *Packet) bool {
-	return l.insLen > 0 && p.Len() == 0 && p.Fin == 0 && !p.Rst && before(p.Ack, l.insAt+1)
+	return l.insertion.len > 0 && l.insertion.head == 0 && p.Len() == 0 && p.Fin == 0 && !p.Rst && before(p.Ack, l.end())
 }
 
 func (l *Leg) closeInsertion() {
-	if l.insLen > 0 && !before(l.sndUna, l.insAt+1) {
-		l.insLen = 0
+	if l.insertion.len > 0 && !before(l.sndUna, l.end()) {
+		l.insertion.len = 0
 	}
 }
 
-// insert sends the unit.
+// insert sends the unit that goes before the client's first.
 func (r router) insert(leg int) {
 	l := &r.legs[leg]
 	p := Packet{Hop: ToServer, End: uint8(leg), Seq: l.insAt, Ack: l.rcvAcked, Time: l.tsSent}
 	p.Data[0] = newUnit(int(l.client), Inserted, 0, 0, 0, 0, leg)
 	r.put(p)
+}
+
+// sendHead sends a translated packet that begins with a head, and the unit that was made of it: in the packet, or where that cannot
+// grow in one of the router's own, which meets nothing that the client has prepared for its packet.
+func (r router) sendHead(p Packet) {
+	unit := insertedFor(p.Data[0])
+	if n := p.Len(); !r.scenario.Apart && n < mostUnits {
+		copy(p.Data[1:], p.Data[:n])
+		p.Data[0] = unit
+		r.put(p)
+		return
+	}
+	front := Packet{Hop: p.Hop, End: p.End, Seq: p.Seq, Ack: p.Ack, Time: p.Time}
+	front.Data[0] = unit
+	p.Seq++
+	r.put(p)
+	r.put(front)
+}
+
+// insertedFor is the first part of an edited head: it has all that the head has.
+func insertedFor(head Unit) Unit {
+	return newUnit(head.Owner(), Inserted, head.Request(), head.N(), head.Body(), head.Coding(), head.Surrogate())
 }

@@ -48,7 +48,7 @@ func TestInvariant(t *testing.T) {
 		recycled, moved, ended = recycled+res.Recycled, moved+res.Moved, ended+res.Ended
 		t.Logf("%s: %d states, all of them %v", s.Name, res.States, res.Whole)
 	}
-	for _, s := range slices.Concat(honest, moves, lying, held, marked) {
+	for _, s := range slices.Concat(honest, moves, lying, held, marked, edited) {
 		for _, b := range budgets {
 			explore(s, b, mostStates)
 		}
@@ -106,7 +106,7 @@ func TestKernelKeepsInvariant(t *testing.T) {
 
 func named(t *testing.T, name string) Scenario {
 	t.Helper()
-	for _, s := range slices.Concat(honest, moves, held, lying, marked, append(clocks(), spokenTo)) {
+	for _, s := range slices.Concat(honest, moves, held, lying, marked, edited, append(clocks(), spokenTo)) {
 		if s.Name == name {
 			return s
 		}
@@ -149,6 +149,8 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		{"TimeNear", func(r *Rules) { r.TimeNear = false }, clock, Budget{}, found{Stuck}},
 		{"Hold", func(r *Rules) { r.Hold = false }, "held, in two packets", Budget{}, found{Misrouted}},
 		{"InFront", func(r *Rules) { r.InFront = false }, "marked, a move", Budget{Repeats: 1}, found{Unmarked}},
+		{"InFront of a head", func(r *Rules) { r.InFront = false }, "edited, keep-alive", Budget{Repeats: 1}, found{Unmarked}},
+		{"SameHead", func(r *Rules) { r.SameHead = false }, "edited, two versions of a head", Budget{}, found{Unmarked}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -181,7 +183,7 @@ func TestRandomWalks(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	everything := Budget{Losses: 2, Repeats: 3, Retransmissions: 4, Closes: 1, Stale: 2, Strangers: 3}
-	scenarios := slices.Concat(honest, moves, held, lying, marked, clocks())
+	scenarios := slices.Concat(honest, moves, held, lying, marked, edited, clocks())
 	ended := 0
 	for until := time.Now().Add(4 * time.Second); time.Now().Before(until); {
 		s := scenarios[rng.IntN(len(scenarios))]

@@ -136,13 +136,10 @@ func (r router) joinEvent(leg int, p Packet, first bool) {
 	l.state, l.client = Active, p.End
 	l.clientFin, l.serverFin, l.noReuse, l.spoilt, l.first = false, false, false, false, first
 	l.hold, l.routed = r.holds(), r.scenario.Hold || r.scenario.Routed
-	l.insAt, l.insLen = l.sndNxt, 0
-	if r.scenario.Insert {
-		l.insLen, l.spoilt = 1, true
-	}
-	l.toServerSeq = l.sndNxt + uint32(l.insLen) - p.Seq
+	l.spoilt = r.scenario.Insert
+	l.open(r.insertion(&p), p.Seq)
 	l.toServerAck = l.rcvNxt - p.Ack
-	l.rcvBase, l.rcvAcked, l.sndBase = l.rcvNxt, l.rcvNxt, l.sndNxt+uint32(l.insLen)
+	l.rcvBase, l.rcvAcked, l.sndBase = l.rcvNxt, l.rcvNxt, l.sndNxt
 	if p.Time != 0 {
 		l.tsToServer = later(r.clock(), l.tsSent).ahead(p.Time)
 	}
@@ -150,7 +147,6 @@ func (r router) joinEvent(leg int, p Packet, first bool) {
 	l.clientRequests = 0
 	if r.scenario.Insert {
 		l.beginRequest(r.rules, p.Data[0], 0)
-		l.sndNxt++
 		return
 	}
 	l.beginRequest(r.rules, p.Data[0], p.Len())
@@ -164,10 +160,16 @@ func (r router) joinEvent(leg int, p Packet, first bool) {
 
 func (r router) toServer(leg int, p Packet) {
 	l := &r.legs[leg]
+	head := l.beginsHead(&p)
 	p.Hop, p.End = ToServer, uint8(leg)
 	p.Seq = r.start(l, p.Seq+l.toServerSeq)
 	p.Ack += l.toServerAck
 	p.Time = p.Time.shift(l.tsToServer)
+	if head {
+		p.Seq = l.insAt
+		r.sendHead(p)
+		return
+	}
 	r.put(p)
 }
 
@@ -191,7 +193,7 @@ func (r router) clientPacket(leg int, p Packet) {
 	before := *l
 	next := r.clientEvent(leg, p)
 	r.beside().client(r, leg, &before, l, &p, next)
-	if before.repeatsInsertion(&p) && (next == machine.NextSend || next == machine.NextOver) {
+	if before.insertion.head == 0 && r.repeatsInsertion(&before, &p) && (next == machine.NextSend || next == machine.NextOver) {
 		r.insert(leg)
 	}
 	switch next {
@@ -226,8 +228,15 @@ func (r router) clientEvent(leg int, p Packet) uint32 {
 		return machine.NextRace
 	}
 	behind, ack := p.Seq+l.toServerSeq, p.Ack+l.toServerAck
-	seq := r.start(l, behind)
-	if r.rules.InFront && l.straddles(behind, p.Len()) || !r.clientFits(l, &p, seq, ack) {
+	seq, again := r.start(l, behind), r.repeatsInsertion(l, &p)
+	if again {
+		seq = behind
+	}
+	if r.rules.InFront && !again && l.straddles(behind, p.Len()) || !r.clientFits(l, &p, seq, ack) {
+		if l.beginsHead(&p) && r.clientFits(l, &p, seq, ack) {
+			l.state = Dead
+			return machine.NextCut
+		}
 		return machine.NextOutside
 	}
 	if p.Rst {
@@ -356,7 +365,7 @@ func (r router) requestEvent(leg int, p Packet) uint32 {
 	}
 	stay := p.Data[0].Surrogate() == leg
 	busy := p.Ack+l.toServerAck != l.rcvNxt && r.rules.AllAckedByClient || l.sndUna != l.sndNxt && r.rules.AllAckedByServer
-	if busy && l.hold && !stay {
+	if busy && l.hold && !stay || r.insertion(&p).len > 0 && l.insertion.len > 0 {
 		return machine.RequestEarly // the client retransmits it, and acknowledges more then
 	}
 	if !stay && !busy {
@@ -367,6 +376,9 @@ func (r router) requestEvent(leg int, p Packet) uint32 {
 	}
 	noteAck(l, p.Ack+l.toServerAck)
 	r.noteSent(l, p.Time.shift(l.tsToServer))
+	if i := r.insertion(&p); i.len > 0 {
+		l.open(i, p.Seq)
+	}
 	l.beginRequest(r.rules, p.Data[0], p.Len())
 	l.sndNxt += p.Len()
 	if p.Fin != 0 {

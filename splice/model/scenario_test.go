@@ -56,6 +56,42 @@ var marked = []Scenario{
 	},
 }
 
+// edited have a unit inserted into the head of each request, on legs that are used again.
+var edited = []Scenario{
+	{
+		Name:    "edited, a visit each",
+		Scripts: [2][]Segment{visit(1, 0), next},
+		Edit:    true, Hold: true, Small: true,
+	},
+	{
+		Name:    "edited, keep-alive",
+		Scripts: [2][]Segment{{{Data: get(1, 0, 0)}, {Data: stays[:1], After: 2}, {Data: stays[1:]}, {Fin: true, After: 3}}, next},
+		Edit:    true, Hold: true, Apart: true,
+	},
+	{
+		Name:    "edited, an upload in one segment, answered early",
+		Scripts: [2][]Segment{{{Data: posted}, {Fin: true, After: 1}}, next},
+		Edit:    true, Hold: true, Early: true,
+	},
+	{
+		Name:    "edited, a move",
+		Scripts: [2][]Segment{{{Data: get(1, 0, 0)}, {Data: get(1, 1, 1), After: 2}, {Fin: true, After: 4}}, next},
+		Edit:    true, Hold: true,
+	},
+	{
+		Name: "edited, pipelined in one packet, and in another",
+		Scripts: [2][]Segment{{
+			{Data: append(request(1, 0, 0, 0, 0, Length), request(1, 1, 0, 0, 0, Length)...)}, {Data: request(1, 2, 1, 0, 0, Length), Fin: true},
+		}, nil},
+		Edit: true, Hold: true, Apart: true,
+	},
+	{
+		Name:    "edited, two versions of a head",
+		Scripts: [2][]Segment{{{Data: request(1, 0, 0, 1, 0, Length), Forged: request(1, 0, 0, 1, 1, Length)}, {Fin: true, After: 1}}, next},
+		Edit:    true, Hold: true, Apart: true,
+	},
+}
+
 // honest are the scenarios in which nobody lies; between them they use every transition.
 var honest = []Scenario{
 	{

@@ -73,7 +73,7 @@ func (r router) serverEvent(leg int, p Packet) uint32 {
 		return machine.ServerClosed
 	}
 	if l.lacksInsertion(&p) {
-		if before(l.insAt+1, l.sndNxt) {
+		if before(l.end(), l.sndNxt) {
 			return machine.ServerInsert
 		}
 		return machine.ServerNothing

@@ -33,8 +33,8 @@ type Leg struct {
 	hold                     bool // requests after the current one are held
 	tsSent, tsEchoed         Time // newest sent to the surrogate; newest echoed by it
 	tsToServer               uint8
-	insAt                    uint32 // number of the unit inserted before the client's first
-	insLen                   uint8  // 1 while that is open
+	insAt                    uint32 // number of the inserted unit
+	insertion                insertion
 }
 
 type side uint8
@@ -81,7 +81,7 @@ type surrogate struct {
 	fin     bool    // the client's, received
 	closed  bool    // reset
 	recent  Time    // newest accepted timestamp
-	marked  uint8   // the client whose inserted unit was read
+	marked  Unit    // the inserted unit that was read: the last, or that of a head that must follow
 }
 
 // moving is a next_request in progress.
@@ -130,7 +130,7 @@ const (
 	Stuck                         // a surrogate takes the next client's packets for old ones (PAWS)
 	Misrouted                     // a surrogate receives a request meant for the other
 	ShutOut                       // the window check refuses a valid acknowledgement
-	Unmarked                      // a surrogate takes a client's unit without that inserted before it, or that twice
+	Unmarked                      // a surrogate takes a client's unit without what is inserted before it, or that twice, or a head of two versions
 )
 
 func (v Violation) String() string {

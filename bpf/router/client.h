@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../session/client.h"
+#include "plan.h"
 #include "session.h"
 
 /*
@@ -32,8 +33,9 @@ static __always_inline int send_with_insertion(struct __sk_buff *skb, struct wor
 			return send_to_server(skb, w, s, now, TO_SERVER);
 		return send_behind(skb, w, s, now, TO_SERVER);
 	}
-	if (!edit_head(skb) || w->introduction.len != inserted)
-		return DROP_RACE; /* another host or path, or the edit has been replaced */
+	if (!edit_head(skb, &w->packet, &w->introduction, &w->payload, &w->edited) ||
+	    w->edited.len != w->introduction.head + inserted)
+		return DROP_RACE; /* the edit has been replaced */
 	return send_head(skb, w, s, now, TO_SERVER);
 }
 

@@ -1,144 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Edits the head of each request on its way to the surrogate: fields that tell it its client, another host, another
- * beginning of the path. docs/handoff.md, "Insertion".
+ * beginning of the path. docs/handoff.md, "Insertion". What is edited is decided in plan.h.
  */
 #pragma once
 
-#include "decide.h"
-#include "hold.h"
-#include "legs.h"
-#include "work.h"
-
-#define LAST_LINE 2 /* bytes: a head's last, empty line, which the fields go in front of */
-
-static __always_inline struct edit *edit_of(__u32 header)
-{
-	__u32 number = header - HEADER_EDIT;
-
-	return bpf_map_lookup_elem(&edits, &number);
-}
-
-/*
- * Whether the head that s has read can be edited: it is in one segment, which the client repeats whole, and nothing in it
- * could make a surrogate believe the client's own words or see another request.
- */
-static __always_inline bool takes_edit(struct __sk_buff *skb, const struct packet *p, const struct scan *s,
-				       const struct edit *e)
-{
-	if (s->end != SCAN_OK || s->head.flags & (HEAD_WATCHED | HEAD_CODED | HEAD_UPGRADE) || s->size > p->len ||
-	    (skb->gso_size && s->size > skb->gso_size))
-		return false;
-	if (e->host_len && !(s->head.flags & HEAD_HOST))
-		return false;
-	if (!e->prefix_len && !e->strip)
-		return true;
-	return s->path && s->line > s->path + e->strip && s->line + 2 * LAST_LINE < s->size; /* it has a field to pad */
-}
-
-static __always_inline __u64 length_of(const struct scan *s)
-{
-	return s->size + (s->head.flags & HEAD_LENGTH ? s->head.length : 0);
-}
-
-struct digest_walk {
-	const struct scan *of;
-	__u64 key;
-	__u64 sum;
-};
-
-/* A key for each word, by splitmix64. */
-static __always_inline __u64 key_at(__u64 key, __u32 i)
-{
-	__u64 z = key + (i + 1) * 0x9e3779b97f4a7c15ULL;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
-	return z ^ z >> 31;
-}
-
-static long digest_step(__u32 i, struct digest_walk *c)
-{
-	__u32 off = i * 8, left = c->of->size - off;
-	__u64 x = word_at(c->of, off), k = key_at(c->key, i);
-
-	if (off >= c->of->size)
-		return 1;
-	if (left < 8)
-		x = FIRST(left, x);
-	c->sum += (__u64)(__u32)(x + k) * (__u32)((x >> 32) + (k >> 32));
-	return 0;
-}
-
-/* A sum of the head's bytes (NH of UMAC, RFC 4418, 5.2.2): without the key nobody can tell another head that has it. */
-static __always_inline __u64 digest(const struct scan *s, __u32 salt)
-{
-	struct digest_walk c = { .of = s, .key = salt };
-
-	bpf_loop((HEAD_BYTES + 7) / 8, digest_step, &c, 0);
-	return c.sum;
-}
-
-/* Keeps what the edit needs of the scan, whose memory others use too. */
-static __always_inline void note_places(struct places *at, const struct scan *s)
-{
-	at->path = s->path;
-	at->host = s->host;
-	at->host_end = s->host_end;
-}
-
-/* Reads the head at the packet's start, as decide does. */
-static __always_inline void read_head(struct __sk_buff *skb, const struct packet *p, struct scan *s,
-				      const struct vip *vip)
-{
-	watch_names(s, vip);
-	if (scan_head(skb, p, s) == SCAN_OK)
-		method_of(word_at(s, 0), &s->path);
-}
-
-/*
- * Notes what of our own goes with the decided request, and its head if that is edited. adopted: by user space, so its head
- * has not been read here. False: its head has to be edited and cannot: the proxy sends it.
- */
-__noinline int plan_header(struct __sk_buff *skb, bool adopted, __u32 salt)
-{
-	struct work *w = work();
-	struct edit *e;
-	struct scan *s;
-
-	if (!w)
-		return false;
-	s = &w->reading.scan;
-	w->introduction.kind = w->decision.header ?: header_of(w->routing.generation, w->decision.pool);
-	w->introduction.head = 0;
-	if (w->introduction.kind < HEADER_EDIT)
-		return true;
-	if (adopted)
-		read_head(skb, &w->packet, s, &w->routing.vip);
-	e = edit_of(w->introduction.kind);
-	if (!e || !takes_edit(skb, &w->packet, s, e) || w->decision.chunked || w->decision.upgrade ||
-	    w->decision.opaque || w->decision.request != length_of(s))
-		return false;
-	w->introduction.head = s->size;
-	w->introduction.sum = digest(s, salt);
-	note_places(&w->places, s);
-	return true;
-}
-
-/* Reads a head that the client repeats, before the session is locked. False: it would not be edited as the header says. */
-__noinline int read_again(struct __sk_buff *skb, __u32 header)
-{
-	struct edit *e = edit_of(header);
-	struct work *w = work();
-	struct scan *s;
-
-	if (!w || !e || !to_vip(&w->packet, &w->routing))
-		return false;
-	s = &w->reading.scan;
-	read_head(skb, &w->packet, s, &w->routing.vip);
-	note_places(&w->places, s);
-	return takes_edit(skb, &w->packet, s, e);
-}
+#include "../wire/verify.h"
+#include "header.h"
+#include "maps.h"
+#include "scan.h"
 
 struct fields_walk {
 	struct payload *to;
@@ -280,87 +150,74 @@ static __always_inline bool end_head(struct __sk_buff *skb, const struct packet 
 }
 
 /*
- * Writes the edited head into w->edited, and how much longer it is than the client's, which is in the packet, into
- * w->introduction.len. False: the packet is unreadable.
+ * Writes the edited head of the client's, which is in the packet, into h. fields is for those of the edit. False: it is
+ * unreadable.
  */
-__noinline int edit_head(struct __sk_buff *skb)
+__noinline int edit_head(struct __sk_buff *skb, const struct packet *p, const struct introduction *i,
+			 struct payload *fields, struct edited *h)
 {
-	struct work *w = work();
-	struct edited *h;
-	__u32 head, from = 0;
+	__u32 from = 0, head;
 	struct edit *e;
 
-	if (!w)
+	if (!p || !i || !fields || !h)
 		return false;
-	e = edit_of(w->introduction.kind);
+	e = edit_of(i->kind);
 	if (!e)
 		return false;
-	h = &w->edited;
 	h->len = 0;
-	head = w->introduction.head;
-	make_fields(&w->payload, e, &w->introduction);
+	head = h->head;
+	make_fields(fields, e, i);
 	if (e->prefix_len || e->strip) {
-		if (!keep(skb, &w->packet, h, 0, w->places.path))
+		if (!keep(skb, p, h, 0, h->path))
 			return false;
 		put_part(h, e->prefix, e->prefix_len);
-		from = w->places.path + e->strip;
+		from = h->path + e->strip;
 	}
 	if (e->host_len) {
-		if (!keep(skb, &w->packet, h, from, w->places.host))
+		if (!keep(skb, p, h, from, h->host))
 			return false;
 		put_part(h, e->host, e->host_len);
-		from = w->places.host_end;
+		from = h->host_end;
 	}
-	if (!keep(skb, &w->packet, h, from, head - 2 * LAST_LINE))
+	if (!keep(skb, p, h, from, head - 2 * LAST_LINE))
 		return false;
-	pad_head(h, head - 2 * LAST_LINE + !w->payload.len);
-	if (!end_head(skb, &w->packet, h, &w->payload, head))
-		return false;
-	w->introduction.len = h->len - head;
-	return h->len > head && h->len - head <= PAYLOAD_BYTES;
+	pad_head(h, head - 2 * LAST_LINE + !fields->len);
+	return end_head(skb, p, h, fields, head) && h->len > head && h->len - head <= PAYLOAD_BYTES;
 }
 
 /* Whether the packet can grow by what the edited head is longer. */
-static __always_inline bool has_room(struct __sk_buff *skb, const struct work *w)
+static __always_inline bool has_room(struct __sk_buff *skb, const struct packet *p, const struct edited *h, __u32 mss)
 {
-	const struct packet *p = &w->packet;
-
-	return !skb->gso_size && p->len - w->introduction.head <= HEAD_BYTES &&
-	       p->len + w->introduction.len + p->options <= w->routing.vip.mss;
+	return !skb->gso_size && p->len - h->head <= HEAD_BYTES && p->len - h->head + h->len + p->options <= mss;
 }
 
 /* Puts the edited head into the packet, which grows. False: no memory. */
-__noinline int put_head(struct __sk_buff *skb)
+__noinline int put_head(struct __sk_buff *skb, struct packet *p, struct edited *h, struct sum_bytes *buffer)
 {
-	struct work *w = work();
-	__u32 at, body, len;
-	struct packet *p;
+	__u32 body, len;
 	bool partial;
 
-	if (!w)
+	if (!p || !h || !buffer)
 		return false;
-	p = &w->packet;
-	at = p->payload + w->introduction.head;
-	body = p->len - w->introduction.head;
-	if (body) {
-		hide(body);
-		if (body < 1 || body > HEAD_BYTES || bpf_skb_load_bytes(skb, at, w->reading.scan.bytes, body))
-			return false;
-	}
-	partial = partial_checksum(skb, p->l4);
-	len = w->edited.len;
+	len = h->len;
+	body = p->len - h->head;
 	hide(len);
-	if (len < 1 || len > EDITED_BYTES || bpf_skb_change_tail(skb, p->payload + len + body, 0) ||
-	    bpf_skb_store_bytes(skb, p->payload, w->edited.bytes, len, 0))
+	if (len < 1 || len > EDITED_BYTES)
 		return false;
 	if (body) {
 		hide(body);
 		if (body < 1 || body > HEAD_BYTES ||
-		    bpf_skb_store_bytes(skb, p->payload + len, w->reading.scan.bytes, body, 0))
+		    bpf_skb_load_bytes(skb, p->payload + h->head, &h->bytes[len], body))
 			return false;
 	}
-	p->len = len + body;
-	return !write_lengths(skb, p) && seal(skb, p, &w->sum, partial);
+	len += body;
+	partial = partial_checksum(skb, p->l4);
+	hide(len);
+	if (len < 1 || len > EDITED_BYTES + HEAD_BYTES || bpf_skb_change_tail(skb, p->payload + len, 0) ||
+	    bpf_skb_store_bytes(skb, p->payload, h->bytes, len, 0))
+		return false;
+	p->len = len;
+	return !write_lengths(skb, p) && seal(skb, p, buffer, partial);
 }
 
 struct front_walk {
@@ -380,29 +237,27 @@ static long front_step(__u32 i, struct front_walk *c)
 
 /*
  * Puts the edited head into a packet that cannot grow: its last bytes take the place of the client's head, and its first
- * go into w->payload, for a segment of their own. False: no memory.
+ * go into front, for a segment of their own. False: no memory.
  */
-__noinline int lay_over(struct __sk_buff *skb)
+__noinline int lay_over(struct __sk_buff *skb, const struct packet *p, const struct edited *h, struct payload *front,
+			struct sum_bytes *buffer)
 {
-	struct work *w = work();
-	struct front_walk c = {};
+	struct front_walk c = { .to = front, .from = h };
 	__u32 head, at;
 	bool partial;
 
-	if (!w)
+	if (!p || !h || !front || !buffer)
 		return false;
-	head = w->introduction.head;
-	at = w->introduction.len;
-	c.to = &w->payload;
-	c.from = &w->edited;
+	head = h->head;
+	at = h->len - head;
 	c.len = at;
-	__builtin_memset(&w->payload, 0, sizeof(w->payload));
+	__builtin_memset(front, 0, sizeof(*front));
 	bpf_loop(PAYLOAD_BYTES, front_step, &c, 0);
-	partial = partial_checksum(skb, w->packet.l4);
+	partial = partial_checksum(skb, p->l4);
 	hide(at);
 	hide(head);
 	if (at > PAYLOAD_BYTES || head < 1 || head > HEAD_BYTES ||
-	    bpf_skb_store_bytes(skb, w->packet.payload, &w->edited.bytes[at], head, BPF_F_RECOMPUTE_CSUM))
+	    bpf_skb_store_bytes(skb, p->payload, &h->bytes[at], head, BPF_F_RECOMPUTE_CSUM))
 		return false;
-	return partial || seal(skb, &w->packet, &w->sum, false);
+	return partial || seal(skb, p, buffer, false);
 }

@@ -35,6 +35,21 @@ struct introduction {
 	struct authority authority;
 };
 
+#define EDITED_BYTES (HEAD_BYTES + 2 * PAYLOAD_BYTES)
+
+/*
+ * A request's head as the surrogate gets it, and the body in the same packet behind it. Parts are written whole, and then
+ * overwritten from their end on.
+ */
+struct edited {
+	__u32 len;
+	__u32 head; /* bytes of the client's head */
+	__u16 path; /* offsets in it */
+	__u16 host;
+	__u16 host_end;
+	__u8 bytes[EDITED_BYTES + HEAD_BYTES];
+};
+
 /* Of a session, under its lock. */
 static __always_inline void introduce(const struct splice *s, struct introduction *i)
 {

@@ -103,3 +103,67 @@ __noinline int push_leg(__u32 surrogate, __u32 leg_class, __u32 band, __u32 idx)
 	report(EVENT_LEG_DOWN, LEG_RETIRED, idx, s, now);
 	return 0;
 }
+
+/* Dead legs to skip before a request gives up on the pool. */
+#define STALE_LEGS 8
+
+/* A leg popped from its queue. */
+struct popped_leg {
+	__u32 idx;
+	__u32 surrogate;
+	__u32 leg_class;
+	__u32 band; /* of the queue */
+	__u32 reuse;
+};
+
+/* Bounded again, as the verifier has lost track. */
+static __always_inline __u32 class_of(const struct popped_leg *t)
+{
+	__u32 leg_class = t->leg_class;
+
+	hide(leg_class);
+	return leg_class & (LEG_CLASSES - 1);
+}
+
+static __always_inline void return_leg(const struct popped_leg *t)
+{
+	push_leg(t->surrogate, t->leg_class, t->band, t->idx);
+}
+
+static __always_inline bool is_idle_of(const struct splice *s, const struct popped_leg *t)
+{
+	return s && s->state == SPLICE_IDLE && s->surrogate == t->surrogate && s->leg_class == t->leg_class;
+}
+
+/* Pops an idle leg of t's surrogate, class and reuse for the client of key. NULL: none. */
+static __always_inline struct splice *pop_leg(const struct client *c, const struct tuple *key, bool first,
+					      struct popped_leg *t)
+{
+	void *queue;
+
+	t->band = c->band & (LEG_BANDS - 1);
+	if (t->band >= BAND_FAR || t->reuse == REUSE_NEVER || (t->reuse == REUSE_SAFE && first))
+		t->band = BAND_NONE; /* legs that have served nobody */
+	if (c->leg) {
+		struct splice *kept = splice_at(c->leg - 1);
+
+		t->idx = c->leg - 1;
+		return is_idle_of(kept, t) && may_serve(kept, key) ? kept : NULL;
+	}
+	queue = queue_of(t->surrogate, t->leg_class, t->band);
+	for (int i = 0; i < STALE_LEGS; i++) {
+		struct splice *s;
+
+		if (!queue || bpf_map_pop_elem(queue, &t->idx)) {
+			if (t->band == BAND_NONE)
+				break;
+			t->band = BAND_NONE;
+			queue = queue_of(t->surrogate, t->leg_class, t->band);
+			continue;
+		}
+		s = splice_at(t->idx);
+		if (is_idle_of(s, t))
+			return s; /* others have died in the queue */
+	}
+	return NULL;
+}

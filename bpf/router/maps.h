@@ -170,6 +170,13 @@ struct {
 	__type(value, struct edit);
 } edits SEC(".maps");
 
+static __always_inline struct edit *edit_of(__u32 header)
+{
+	__u32 number = header - HEADER_EDIT;
+
+	return bpf_map_lookup_elem(&edits, &number);
+}
+
 /* By number of a VIP, which is per generation. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -5,6 +5,7 @@
 #include "../session/move.h"
 #include "describe.h"
 #include "upcall.h"
+#include "plan.h"
 #include "session.h"
 
 /* Sends the translated request, and the old leg's last ACK. */

@@ -7,6 +7,7 @@
 #include "describe.h"
 #include "hello.h"
 #include "upcall.h"
+#include "plan.h"
 #include "session.h"
 #include "syn.h"
 

@@ -33,9 +33,11 @@ struct scan {
 	__u8 bytes[HEAD_BYTES + CARRY_BYTES + 64];
 };
 
-#define ONES  0x0101010101010101ULL
-#define HIGH  0x8080808080808080ULL
-#define LOWER 0x2020202020202020ULL
+#define ONES      0x0101010101010101ULL
+#define HIGH      0x8080808080808080ULL
+#define LOWER     0x2020202020202020ULL
+
+#define LAST_LINE 2 /* bytes: a head's last, empty line */
 
 /* Eight characters as a little-endian word. */
 #define WORD(a, b, c, d, e, f, g, h)                                                                                \

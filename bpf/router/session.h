@@ -8,7 +8,6 @@
 #include "hold.h"
 #include "legs.h"
 #include "log.h"
-#include "pop.h"
 #include "syn_options.h"
 #include "sources.h"
 #include "walk.h"
@@ -172,6 +171,24 @@ static __always_inline void widen(struct __sk_buff *skb, struct work *w)
 		w->action = redirect(&t->hop);
 }
 
+/* Flags of a new session. */
+static __always_inline __u32 first_flags(const struct work *w, bool first, __u32 reuse)
+{
+	__u32 flags = first ? SPLICE_FIRST : 0;
+
+	if (w->client.flags & CLIENT_SACK)
+		flags |= SPLICE_CLIENT_SACK;
+	if (w->client.flags & CLIENT_WSCALE)
+		flags |= SPLICE_CLIENT_WSCALE;
+	if (!(w->routing.vip.flags & VIP_ONE_POOL))
+		flags |= SPLICE_ROUTED;
+	if (w->routing.vip.flags & VIP_HOLD)
+		flags |= SPLICE_HOLD | SPLICE_ROUTED;
+	if (reuse == REUSE_NEVER)
+		flags |= SPLICE_SPOILT;
+	return flags;
+}
+
 /* Copies the name in the current hello, if it fits, and keeps it for the session. */
 static __always_inline void keep_authority(struct __sk_buff *skb, struct work *w, __u32 idx)
 {
@@ -212,8 +229,12 @@ static __always_inline bool prepare_insertion(struct __sk_buff *skb, struct work
 	i->client = w->packet.key;
 	i->seq = w->packet.seq;
 	i->ack = ack;
-	if (i->head)
-		return edit_head(skb);
+	if (i->head) {
+		if (!edit_head(skb, &w->packet, i, &w->payload, &w->edited))
+			return false;
+		i->len = w->edited.len - i->head;
+		return true;
+	}
 	keep_authority(skb, w, idx);
 	make_header(&w->payload, i);
 	i->len = w->payload.len;
@@ -264,9 +285,10 @@ static __always_inline int send_head(struct __sk_buff *skb, struct work *w, stru
 {
 	if (!w->introduction.len)
 		return send_to_server(skb, w, s, now, verdict);
-	if (has_room(skb, w))
-		return put_head(skb) ? send_to_server(skb, w, s, now, verdict) : DROP_NOMEM;
-	if (!lay_over(skb))
+	if (has_room(skb, &w->packet, &w->edited, w->routing.vip.mss))
+		return put_head(skb, &w->packet, &w->edited, &w->sum) ? send_to_server(skb, w, s, now, verdict)
+								      : DROP_NOMEM;
+	if (!lay_over(skb, &w->packet, &w->edited, &w->payload, &w->sum))
 		return DROP_NOMEM;
 	w->out.seq += w->introduction.len;
 	return send_behind(skb, w, s, now, verdict);
@@ -391,7 +413,9 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 	of = surrogate_at(t.surrogate);
 	if (!of)
 		return 0;
-	s = pop_leg(w, set, moved_from == NO_SPLICE, &t);
+	t.leg_class = class_for(set, &w->client) & (LEG_CLASSES - 1);
+	t.reuse = reuse_of(w->routing.generation, w->decision.pool);
+	s = pop_leg(&w->client, &w->packet.key, moved_from == NO_SPLICE, &t);
 	if (!s) {
 		__sync_fetch_and_add(&of->missed[class_of(&t)], 1);
 		return 0;

@@ -28,21 +28,6 @@ struct reading {
 	struct partial part;
 };
 
-/* Where an edit changes a request's head: offsets in the packet's payload. */
-struct places {
-	__u16 path;
-	__u16 host;
-	__u16 host_end;
-};
-
-#define EDITED_BYTES (HEAD_BYTES + 2 * PAYLOAD_BYTES)
-
-/* A head as the surrogate gets it. Parts are written whole, and then overwritten from their end on. */
-struct edited {
-	__u32 len;
-	__u8 bytes[EDITED_BYTES + HEAD_BYTES];
-};
-
 /* Functions take what they use of this as arguments; those called by the entry points get all of it. */
 struct work {
 	struct packet packet;       /* current */
@@ -65,7 +50,6 @@ struct work {
 	struct joined joined;
 	struct introduction introduction;
 	struct payload payload;
-	struct places places;
 	struct edited edited;
 	__u32 action; /* TCX_* */
 	union {       /* used one after the other */

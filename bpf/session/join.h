@@ -65,12 +65,6 @@ static __always_inline void send_first(struct splice *s, const struct input *in,
 		pass_client_fin(s, s->snd_nxt);
 }
 
-/* Whether the leg may serve the client: one that keeps its client's address serves it alone, and once. */
-static __always_inline bool may_serve(const struct splice *s, const struct tuple *client)
-{
-	return !(s->flags & SPLICE_KEEP) || (same_addr(s->server.dst, client->src) && s->server.dport == client->sport);
-}
-
 /*
  * Joins the current client to an idle leg of this surrogate and class. False: the leg is no longer idle, or was
  * reassigned.

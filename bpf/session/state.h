@@ -124,3 +124,9 @@ static __always_inline bool retire_event(struct splice *s, __u32 now)
 	enter(s, SPLICE_DEAD, now);
 	return true;
 }
+
+/* Whether the leg may serve the client: one that keeps its client's address serves it alone, and once. */
+static __always_inline bool may_serve(const struct splice *s, const struct tuple *client)
+{
+	return !(s->flags & SPLICE_KEEP) || (same_addr(s->server.dst, client->src) && s->server.dport == client->sport);
+}

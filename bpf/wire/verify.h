@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Verifies the checksum of a segment. */
+/* The checksum of a segment: verifies it, and makes one for a segment that has changed. */
 #pragma once
 
+#include <stddef.h>
+#include <linux/if_ether.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
 #include "packet.h"
 #include "sum.h"
 
@@ -63,4 +67,34 @@ __noinline int checksum_ok(struct __sk_buff *skb, const struct packet *p, struct
 	if (bpf_csum_level(skb, BPF_CSUM_LEVEL_QUERY) >= 0 || partial_checksum(skb, p->l4))
 		return true;
 	return segment_sum(skb, p, buffer) == 0xffff;
+}
+
+/* Updates the IP length of a trimmed packet. Returns 0 on success. */
+static __always_inline int write_lengths(struct __sk_buff *skb, const struct packet *p)
+{
+	__be16 old, new = bpf_htons(skb->len - ETH_HLEN);
+
+	if (p->v6) {
+		new = bpf_htons(skb->len - ETH_HLEN - 40);
+		return bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, payload_len), &new, 2,
+					   BPF_F_RECOMPUTE_CSUM);
+	}
+	/* the IPv4 header checksum compensates for it in CHECKSUM_COMPLETE */
+	return bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(struct iphdr, tot_len), &old, 2) ||
+	       bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, tot_len), &new, 2, 0) ||
+	       bpf_l3_csum_replace(skb, ETH_HLEN + offsetof(struct iphdr, check), old, new, 2);
+}
+
+/* Gives a changed packet a checksum. partial: the old one covered only the pseudo header. False: no memory. */
+static __always_inline bool seal(struct __sk_buff *skb, const struct packet *p, struct sum_bytes *buffer, bool partial)
+{
+	__u16 check = 0;
+
+	if (bpf_skb_store_bytes(skb, p->l4 + CHECKSUM_AT, &check, 2, BPF_F_RECOMPUTE_CSUM))
+		return false;
+	if (partial)
+		check = fold(pseudo_header(p->key.src, p->key.dst, p->payload - p->l4 + p->len, p->v6));
+	else
+		check = ~segment_sum(skb, p, buffer);
+	return !bpf_skb_store_bytes(skb, p->l4 + CHECKSUM_AT, &check, 2, BPF_F_RECOMPUTE_CSUM);
 }

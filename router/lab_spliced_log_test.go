@@ -41,6 +41,7 @@ type logEntry struct {
 	Bytes_of_session bool
 	Served, End      string
 	User_agent       string
+	Request_id       string
 	Duration_seconds float64
 
 	Client_retransmissions, Surrogate_retransmissions int

@@ -134,7 +134,7 @@ func (l *splicedLog) keep(b []byte) []byte {
 // splicedRecord is the record of what was spliced, without the names of its numbers.
 func splicedRecord(k *kernel.LogRecord, name, head []byte) accesslog.Record {
 	rec := accesslog.Record{
-		Time: k.Time, Client: k.Client, VIP: k.VIP, SurrogateAddress: k.Server, Status: int(k.Status),
+		Time: k.Time, ID: k.ID, Client: k.Client, VIP: k.VIP, SurrogateAddress: k.Server, Status: int(k.Status),
 		FromClient: k.ToServer, FromSurrogate: k.ToClient, WholeSession: k.Whole, FirstByte: k.FirstByte, Duration: k.Duration,
 		ClientRetransmissions: k.ClientRetransmissions, SurrogateRetransmissions: k.ServerRetransmissions, End: endOf(k),
 	}

@@ -69,7 +69,7 @@ func (s *state) tables(mtu int, facts func(id uint16) legs.Facts, local func(sur
 	for _, p := range s.kernel.Prefixes {
 		r := kernel.Route{VIP: p.VIP, Host: p.HostID, Method: p.Method, Prefix: p.Prefix, Upcall: p.Upcall}
 		if !p.Upcall {
-			r.Pool = s.pools[p.Pool].id
+			r.Pool, r.Edit = s.pools[p.Pool].id, s.pools[p.Pool].edit(p.Rewrite)
 		}
 		t.Routes = append(t.Routes, r)
 	}
@@ -119,6 +119,14 @@ func (p *poolState) header() (kernel.Header, kernel.Edit) {
 		return kernel.ProxyV2, kernel.Edit{}
 	}
 	return kernel.NoHeader, kernel.Edit{}
+}
+
+// edit is how requests of a route to the pool change, in place of what the pool itself asks for; none without a rewrite.
+func (p *poolState) edit(r config.Rewrite) kernel.Edit {
+	if r == (config.Rewrite{}) {
+		return kernel.Edit{}
+	}
+	return kernel.Edit{Fields: p.fields.Text(), Strip: r.Strip, Prefix: r.Prefix, Host: r.Host}
 }
 
 // numbersOf converts indices into the pool's surrogates to the data path's numbers.

@@ -12,6 +12,7 @@ import (
 	"baton/router/head"
 	"baton/router/health"
 	"baton/router/legs"
+	"baton/router/route"
 )
 
 const withFields = `vips:
@@ -90,10 +91,10 @@ func TestUnfit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := s.unfitAt(0, s.pools[0], p, &req, n); got != tt.outcome {
+			if got := s.unfitAt(0, &route.Result{Pool: 0}, p, &req, n); got != tt.outcome {
 				t.Errorf("outcome %q, want %q", got, tt.outcome)
 			}
-			if got := s.unfitAt(0, s.pools[1], p, &req, n); got != "" {
+			if got := s.unfitAt(0, &route.Result{Pool: 1}, p, &req, n); got != "" {
 				t.Errorf("outcome %q for the pool without fields", got)
 			}
 			if got := s.unfit(p); got != tt.given {

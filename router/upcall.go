@@ -313,11 +313,12 @@ func (u *upcalls) decideBy(ctx context.Context, s *state, p *pending, req head.R
 		return true
 	}
 	pool := s.pools[match.Pool]
-	if outcome := s.unfitAt(vip, pool, p, &req, headBytes); outcome != "" {
+	if outcome := s.unfitAt(vip, &match, p, &req, headBytes); outcome != "" {
 		u.local(p, nil, outcome)
 		return true
 	}
 	d := kernel.Decision{Pool: pool.id, Method: route.MethodID(req.Method), Bound: req.Bound, Upgrade: req.Upgrade}
+	d.Edit = pool.edit(match.Rewrite)
 	d.Chunked = req.ContentLength < 0
 	d.Request = uint64(headBytes) + uint64(max(req.ContentLength, 0))
 	name, ok := req.Fields.Get("Host")

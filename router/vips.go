@@ -251,7 +251,7 @@ func (r *Router) decideProxied(vip netip.AddrPort, req *http.Request, client net
 		return fallback.Decision{Status: http.StatusServiceUnavailable, Reason: "no surrogate is up"}
 	}
 	sg := p.cfg.Surrogates[at]
-	return fallback.Decision{Surrogate: sg.Name, Address: sg.Address, Public: sg.Public, Own: p.cfg.Reuse != config.ReuseAlways, Header: proxyheader.Of(p.cfg), Fields: p.fields}
+	return fallback.Decision{Surrogate: sg.Name, Address: sg.Address, Public: sg.Public, Own: p.cfg.Reuse != config.ReuseAlways, Header: proxyheader.Of(p.cfg), Fields: p.fields, Rewrite: match.Rewrite}
 }
 
 // headOf converts a request from net/http for route matching.

@@ -59,6 +59,8 @@ static __always_inline void begin_log(struct request_log *l, const struct reques
 	l->surrogate = s->surrogate;
 	l->snd_from = seq + s->to_server_seq;
 	l->rcv_from = s->rcv_nxt;
+	l->seq = seq;
+	l->ack = s->rcv_base - s->to_server_ack;
 	l->to_server = len;
 }
 

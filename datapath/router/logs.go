@@ -1,6 +1,7 @@
 package router
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -135,6 +136,8 @@ type LogRecord struct {
 	ServerFirst bool
 	Unfinished  bool // more of the response was due
 
+	ID [16]byte // that the surrogate gets, too, if it gets any: in X-Request-Id or a PROXY header
+
 	Name []byte // the server name, or what begins with the value of Host; the kernel or user space has read it
 	Head []byte // the request's first bytes
 }
@@ -224,7 +227,7 @@ func (k *routerRequestLog) record(to *LogRecord) {
 		TLS: has(routerLogFlagLOG_TLS), Whole: has(routerLogFlagLOG_WHOLE), ToServer: k.ToServer, ToClient: k.ToClient, Status: k.Status, Minor: k.Version,
 		ClientRetransmissions: k.ClientAgain, ServerRetransmissions: k.ServerAgain,
 		ClientFirst: has(routerLogFlagLOG_CLIENT_FIRST), ServerFirst: has(routerLogFlagLOG_SERVER_FIRST),
-		Name: k.Name[:min(int(k.NameLen), len(k.Name))], Head: k.Head[:min(int(k.HeadLen), len(k.Head))],
+		ID: k.id(), Name: k.Name[:min(int(k.NameLen), len(k.Name))], Head: k.Head[:min(int(k.HeadLen), len(k.Head))],
 	}
 	if k.First > k.Start {
 		to.FirstByte = time.Duration(k.First - k.Start)
@@ -242,6 +245,16 @@ func (k *routerRequestLog) record(to *LogRecord) {
 	if !to.Complete {
 		to.End = End(k.How)
 	}
+}
+
+// id is put_request_id of bpf/router/edit.h.
+func (k *routerRequestLog) id() (id [16]byte) {
+	binary.BigEndian.PutUint32(id[0:], k.Seq)
+	binary.BigEndian.PutUint32(id[4:], k.Ack)
+	binary.NativeEndian.PutUint16(id[8:], k.Client.Sport) // in network order
+	binary.NativeEndian.PutUint16(id[10:], k.Client.Dport)
+	copy(id[12:], k.Client.Src[12:])
+	return id
 }
 
 // KeepHead stores what was read of a client's request or hello for its record, before Decide: its name, and the request's first bytes.

@@ -354,6 +354,8 @@ type routerRequestLog struct {
 	Server      routerTuple
 	SndFrom     uint32
 	RcvFrom     uint32
+	Seq         uint32
+	Ack         uint32
 	ClientAgain uint32
 	ServerAgain uint32
 	Surrogate   uint16

@@ -99,10 +99,10 @@ func (o *otlp) span(m []byte, r *Record) []byte {
 
 // spanOf is a span's id for that of a trace: neither may be all zeros.
 func spanOf(id *[16]byte) []byte {
-	if binary.BigEndian.Uint64(id[8:]) == 0 {
-		return id[:8]
+	if binary.BigEndian.Uint64(id[:8]) == 0 { // which is no id
+		return id[8:]
 	}
-	return id[8:]
+	return id[:8] // a kept connection's requests have the rest in common
 }
 
 // title is of few different values, as names of spans should be.

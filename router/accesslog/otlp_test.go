@@ -114,7 +114,7 @@ func TestLogRecords(t *testing.T) {
 		TimeUnixNano: uint64(known.Time.UnixNano()), ObservedTimeUnixNano: uint64(known.Time.Add(2250 * time.Millisecond).UnixNano()),
 		SeverityNumber: log.SeverityNumber_SEVERITY_NUMBER_INFO, SeverityText: "INFO",
 		Body:    &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: "GET"}},
-		TraceId: known.ID[:], SpanId: known.ID[8:], EventName: "baton.access", Attributes: r.Attributes,
+		TraceId: known.ID[:], SpanId: known.ID[:8], EventName: "baton.access", Attributes: r.Attributes,
 	}
 	if !proto.Equal(r, want) {
 		t.Errorf("record\n got %v\nwant %v", r, want)
@@ -142,7 +142,7 @@ func TestSpans(t *testing.T) {
 	got := scope.Spans[0]
 	at := func(d time.Duration) uint64 { return uint64(known.Time.Add(d).UnixNano()) }
 	want := &trace.Span{
-		TraceId: known.ID[:], SpanId: known.ID[8:], Name: "GET", Kind: trace.Span_SPAN_KIND_SERVER, StartTimeUnixNano: at(0),
+		TraceId: known.ID[:], SpanId: known.ID[:8], Name: "GET", Kind: trace.Span_SPAN_KIND_SERVER, StartTimeUnixNano: at(0),
 		EndTimeUnixNano: at(known.Duration), Attributes: got.Attributes,
 		Events: []*trace.Span_Event{{TimeUnixNano: at(known.FirstByte), Name: "first byte"}},
 	}

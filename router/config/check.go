@@ -20,6 +20,7 @@ func (d *decoder) crossCheck(cfg *Config) {
 	d.checkQUIC(cfg)
 	d.checkKept(cfg)
 	d.checkFields(cfg)
+	d.checkRewrites(cfg)
 	d.checkSurrogates(cfg, vips)
 	d.checkAccessLogs(cfg)
 	if d.Err() != nil {

@@ -128,9 +128,10 @@ type KeyPair struct {
 
 // Route sends matching requests to a pool.
 type Route struct {
-	Match Match
-	Pool  string
-	Line  int // in the file, for baton router explain
+	Match   Match
+	Rewrite Rewrite
+	Pool    string
+	Line    int // in the file, for baton router explain
 }
 
 // Match holds if all conditions that are set hold. The zero value matches every request of HTTP, and every hello with a name.

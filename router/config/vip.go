@@ -75,6 +75,7 @@ func (d *decoder) route(path string, n *node) Route {
 	d.Fields(path, n, []key{
 		{Name: "match", Decode: func(path string, n *node) { r.Match = d.match(path, n) }},
 		{Name: "pool", Decode: func(path string, n *node) { r.Pool = d.Text(path, n) }},
+		{Name: "rewrite", Decode: func(path string, n *node) { r.Rewrite = d.rewrite(path, n) }},
 	})
 	d.Require(path, n, "pool")
 	return r

@@ -50,9 +50,10 @@ type Explanation struct {
 
 	Pool       string        `json:"pool,omitempty"`
 	Policy     config.Policy `json:"policy,omitempty"`
-	Reuse      config.Reuse  `json:"reuse,omitempty"`  // in mode handoff
-	Key        string        `json:"key,omitempty"`    // input of the policy: hash and slot, or zone
-	Fields     []string      `json:"fields,omitempty"` // that the surrogate gets in the request
+	Reuse      config.Reuse  `json:"reuse,omitempty"`     // in mode handoff
+	Key        string        `json:"key,omitempty"`       // input of the policy: hash and slot, or zone
+	Rewritten  string        `json:"rewritten,omitempty"` // the request's target and host as the surrogate gets them, if they change
+	Fields     []string      `json:"fields,omitempty"`    // that the surrogate gets in the request
 	Candidates []Candidate   `json:"candidates,omitempty"`
 	Chosen     []string      `json:"chosen,omitempty"` // one, or those in turn
 	Action     string        `json:"action,omitempty"` // what happens to the session
@@ -134,7 +135,7 @@ func Explain(cfg *config.Config, q Question, health func(surrogate string) Healt
 		return e, nil
 	}
 	e.Route = &Route{Index: matched.Route, Line: matched.Line, Match: matched.Reason}
-	a := &routed{cfg: cfg, table: table, vip: vip, req: &req, size: size, pool: matched.Pool, health: health}
+	a := &routed{cfg: cfg, table: table, vip: vip, req: &req, size: size, pool: matched.Pool, rewrite: matched.Rewrite, health: health}
 	e.decider(a)
 	pool := &cfg.Pools[matched.Pool]
 	what := "path"
@@ -142,7 +143,7 @@ func Explain(cfg *config.Config, q Question, health func(surrogate string) Healt
 		what = "query parameters " + strings.Join(pool.HashQuery, ", ")
 	}
 	e.choose(&cfg.VIPs[vip], pool, &hashed{choose.Hash(req.Path, req.Query, pool.HashQuery), what}, q.Client, health)
-	e.introduce(&cfg.VIPs[vip], pool, q.Client, a.unfit())
+	e.introduce(a, q.Client)
 	return e, nil
 }
 
@@ -162,13 +163,14 @@ func (e *Explanation) end(status int, reason, because string) {
 
 // routed is a request with its route.
 type routed struct {
-	cfg    *config.Config
-	table  *route.Table
-	vip    int
-	req    *head.Request
-	size   int // of the head, in bytes
-	pool   int
-	health func(surrogate string) Health
+	cfg     *config.Config
+	table   *route.Table
+	vip     int
+	req     *head.Request
+	size    int // of the head, in bytes
+	pool    int
+	rewrite config.Rewrite
+	health  func(surrogate string) Health
 }
 
 // decider explains whether the kernel or user space decides, by the rules from which the kernel's tables are made.

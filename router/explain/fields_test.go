@@ -50,3 +50,34 @@ pools:
 		}
 	}
 }
+
+func TestExplainRewrite(t *testing.T) {
+	const file = `vips:
+  - {address: "10.9.9.9:80", interfaces: [eth0], routes: [{match: {path_prefix: /a/}, rewrite: {path_prefix: /b/, host: o}, pool: web}, {rewrite: {path_prefix: /c}, pool: web}]}
+  - {address: "10.9.9.9:81", mode: redirect, routes: [{match: {path_prefix: /a/}, rewrite: {path_prefix: /b/}, pool: web}]}
+pools:
+  web: {surrogates: [{name: w1, address: "10.2.1.1:80"}]}
+`
+	cfg, err := config.Parse("f", []byte(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		question Question
+		want     string // the end
+	}{
+		"in the kernel": {Question{URL: "http://h/a/x?q"}, "\nrewritten  /b/x?q, host o\nchosen     w1, spliced\ndecided    in the kernel: host and path are in its tables, by prefix \"/a/\"\n"},
+		"in front":      {Question{URL: "http://h:80/x"}, "\nrewritten  /c/x, host h:80\nchosen     w1, spliced\ndecided    in the kernel: host and path are in its tables, by prefix \"\"\n"},
+		"another method": {Question{URL: "http://h/x", Method: "PATCH"}, "\nrewritten  /c/x, host h\nchosen     w1, proxied: the kernel rewrites paths of GET, HEAD, POST, PUT and DELETE alone\n" +
+			"decided    in user space: the kernel looks up GET, HEAD, POST, PUT and DELETE alone\n"},
+		"redirected": {Question{URL: "http://h:81/a/x"}, "\nrewritten  /b/x, host h:81\nchosen     w1, redirected to http://10.2.1.1:80\ndecided    in user space: mode redirect reads requests from a socket\n"},
+	} {
+		e, err := Explain(cfg, tt.question, AllUp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := e.String(); !strings.HasSuffix(got, tt.want) {
+			t.Errorf("%s:\n%s\nwant at its end\n%s", name, got, tt.want)
+		}
+	}
+}

@@ -33,6 +33,9 @@ func (e *Explanation) String() string {
 			step("", "%s (%s) gets %.0f %%%s", c.Name, c.Address, 100*c.Share, sessions(c.Sessions))
 		}
 	}
+	if e.Rewritten != "" {
+		step("rewritten", "%s", e.Rewritten)
+	}
 	for i, line := range e.Fields {
 		step([]string{"fields", ""}[min(i, 1)], "%s", line)
 	}

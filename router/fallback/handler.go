@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -142,6 +143,7 @@ func redirect(w http.ResponseWriter, r *http.Request, d Decision) {
 			target = "/"
 		}
 	}
+	target = d.Rewrite.Path(target)
 	status := http.StatusTemporaryRedirect
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		status = http.StatusFound
@@ -154,8 +156,8 @@ func (s *Server) newProxy(errorLog *log.Logger) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.Out.URL.RawQuery = pr.In.URL.RawQuery
-			exactTarget(pr.Out.URL, pr.In.RequestURI)
 			pr.Out.Host = pr.In.Host
+			passageOf(pr.In.Context()).setTarget(pr)
 			pr.Out.Trailer = pr.In.Trailer // shared map: net/http fills it at the end of the body
 			passageOf(pr.In.Context()).introduce(pr)
 		},
@@ -173,6 +175,32 @@ func (s *Server) newProxy(errorLog *log.Logger) *httputil.ReverseProxy {
 		},
 		ErrorHandler: s.proxyFailed,
 	}
+}
+
+// setTarget makes the target and the host of the request that the surrogate gets.
+func (p *passage) setTarget(pr *httputil.ProxyRequest) {
+	r, target := p.decision.Rewrite, pr.In.RequestURI
+	if r.Host != "" {
+		pr.Out.Host = r.Host
+	}
+	if r.Prefix != "" && pr.In.URL.Path != "*" {
+		if target[0] != '/' { // absolute-form
+			target = pr.In.URL.RequestURI()
+		}
+		target = r.Path(target)
+		pr.Out.URL.Path, pr.Out.URL.RawPath = pathOf(target)
+	}
+	exactTarget(pr.Out.URL, target)
+}
+
+// pathOf is the path of a target in origin form, decoded and as sent.
+func pathOf(target string) (decoded, raw string) {
+	raw, _, _ = strings.Cut(target, "?")
+	decoded, err := url.PathUnescape(raw)
+	if err != nil {
+		return raw, "" // whoever read the request has refused such an escape
+	}
+	return decoded, raw
 }
 
 // introduce tells the surrogate its client, in place of what the client claims. Fields that a client names in Connection are gone

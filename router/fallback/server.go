@@ -28,6 +28,7 @@ type Decision struct {
 	Own       bool                // use connections to surrogates that are not shared with other clients
 	Header    proxyheader.Version // on such a connection, before the client's first byte
 	Fields    fields.Set          // what the surrogate learns of the client, beside the usual
+	Rewrite   config.Rewrite      // of the request
 	Status    int                 // if not 0, the router answers, for example 404 or 503
 	Reason    string              // for the client
 }

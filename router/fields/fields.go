@@ -205,9 +205,26 @@ const (
 	OutcomeNotInsertable = "not insertable" // by their form
 )
 
-// Unfit says why the kernel puts no fields into a request with a head of so many bytes, of which so many are in the first packet: an
-// outcome, and the reason; "" if it does. watched are the names for which it looks at the VIP.
-func Unfit(req *head.Request, size, first int, watched []string) (outcome, why string) {
+// unrewritten says why the kernel does not rewrite a request, "" if it does.
+func unrewritten(req *head.Request, r config.Rewrite) string {
+	_, named := req.Fields.Get("Host")
+	switch {
+	case r == (config.Rewrite{}):
+	case req.Form != head.Origin:
+		return "the target is not a path"
+	case r.Host != "" && !named:
+		return "it has no Host"
+	case r.Prefix != "" && route.MethodID(req.Method) == 0:
+		return "the kernel rewrites paths of GET, HEAD, POST, PUT and DELETE alone"
+	case r.Prefix != "" && len(req.Fields) == 0:
+		return "it has no field"
+	}
+	return ""
+}
+
+// Unfit says why the kernel does not change a request with a head of so many bytes, of which so many are in the first packet: an
+// outcome, and the reason; "" if it does. watched are the names for which it looks at the VIP, rewrite is the route's.
+func Unfit(req *head.Request, size, first int, watched []string, rewrite config.Rewrite) (outcome, why string) {
 	for name := range req.Fields.All() {
 		if kernel.IsWatched(string(name), watched) {
 			return OutcomeClientField, "the request has " + string(name) + ", which the router sets"
@@ -218,6 +235,9 @@ func Unfit(req *head.Request, size, first int, watched []string) (outcome, why s
 	}
 	if size > first {
 		return OutcomeNotInsertable, "the head is in more than one packet"
+	}
+	if why := unrewritten(req, rewrite); why != "" {
+		return OutcomeNotInsertable, why
 	}
 	return "", ""
 }

@@ -149,12 +149,12 @@ func TestUnfit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if outcome, why := Unfit(&req, n, n, watched); outcome != tt.outcome || why != tt.why {
+		if outcome, why := Unfit(&req, n, n, watched, config.Rewrite{}); outcome != tt.outcome || why != tt.why {
 			t.Errorf("%s: %q, %q, want %q, %q", name, outcome, why, tt.outcome, tt.why)
 		}
 	}
 	req, n, _ := head.Parse([]byte(begin + "\r\n"))
-	if outcome, why := Unfit(&req, n, n-1, watched); outcome != OutcomeNotInsertable || why == "" {
+	if outcome, why := Unfit(&req, n, n-1, watched, config.Rewrite{}); outcome != OutcomeNotInsertable || why == "" {
 		t.Errorf("in two packets: %q, %q", outcome, why)
 	}
 }

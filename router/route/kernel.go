@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"baton/router/config"
 	"baton/router/head"
 )
 
@@ -42,13 +43,14 @@ type HostEntry struct {
 
 // PrefixEntry applies to targets for which Prefix is the longest match.
 type PrefixEntry struct {
-	VIP    uint16 // index in Config.VIPs
-	HostID uint16 // 0: not in the host table
-	Method uint8  // see MethodID; NoMethod for hellos
-	Prefix string // at most MaxKernelPrefix bytes; "" for every target
-	Pool   uint16 // index in Config.Pools, when Upcall is false
-	Upcall bool   // user space decides
-	Why    string // why it does, for people
+	VIP     uint16 // index in Config.VIPs
+	HostID  uint16 // 0: not in the host table
+	Method  uint8  // see MethodID; NoMethod for hellos
+	Prefix  string // at most MaxKernelPrefix bytes; "" for every target
+	Pool    uint16 // index in Config.Pools, when Upcall is false; the same for the next
+	Rewrite config.Rewrite
+	Upcall  bool   // user space decides
+	Why     string // why it does, for people
 }
 
 // methodIDs are the methods known to the kernel; the id is the index plus one.
@@ -105,16 +107,17 @@ func (k *Kernel) addVIP(vip uint16, routes []rule) {
 
 // candidate is a route that matches, or may match, targets that begin with prefix.
 type candidate struct {
-	prefix string
-	pool   int
-	upcall string // why user space must decide if this is the first; "" if the kernel is sure that it matches
+	prefix  string
+	pool    int
+	rewrite config.Rewrite
+	upcall  string // why user space must decide if this is the first; "" if the kernel is sure that it matches
 }
 
 // candidate converts a route for requests of that host and method; host "" means all unknown hosts. Not ok if the route cannot
 // match any of them.
 func (r *rule) candidate(host string, known map[string]bool, method string) (candidate, bool) {
 	m := &r.match
-	c := candidate{prefix: m.PathPrefix, pool: r.pool, upcall: r.unaided}
+	c := candidate{prefix: m.PathPrefix, pool: r.pool, rewrite: r.rewrite, upcall: r.unaided}
 	if !methodHolds(m.Methods, []byte(method)) || strings.Contains(m.PathPrefix, "?") {
 		return c, false
 	}
@@ -206,9 +209,9 @@ func (k *Kernel) addGroup(key PrefixEntry, routes []candidate) {
 		if c := routes[here.route]; c.upcall != "" {
 			here.answer.Upcall, here.answer.Why = true, c.upcall
 		} else {
-			here.answer.Pool = uint16(c.pool)
+			here.answer.Pool, here.answer.Rewrite = uint16(c.pool), c.rewrite
 		}
-		same := here.answer.Upcall == above.answer.Upcall && here.answer.Pool == above.answer.Pool
+		same := here.answer.Upcall == above.answer.Upcall && here.answer.Pool == above.answer.Pool && here.answer.Rewrite == above.answer.Rewrite
 		here.answer.Prefix = prefix
 		// An Upcall at the root equals a miss, but the entry keeps its reason.
 		if !same || len(way) == 1 {
@@ -223,7 +226,7 @@ func (k *Kernel) addGroup(key PrefixEntry, routes []candidate) {
 	k.Prefixes = append(k.Prefixes, entries...)
 }
 
-// OnePool reports whether all requests to a VIP go to the same pool, so that no lookup is needed.
+// OnePool reports whether all requests to a VIP go to the same pool as they are, so that no lookup is needed.
 func (k *Kernel) OnePool(vip uint16) (pool uint16, ok bool) {
 	if k.LeftOut > 0 {
 		return 0, false
@@ -233,7 +236,7 @@ func (k *Kernel) OnePool(vip uint16) (pool uint16, ok bool) {
 		if p.VIP != vip {
 			continue
 		}
-		if p.Upcall || len(methods) > 0 && p.Pool != pool {
+		if p.Upcall || p.Rewrite != (config.Rewrite{}) || len(methods) > 0 && p.Pool != pool {
 			return 0, false
 		}
 		if p.Prefix == "" && p.HostID == 0 {

@@ -27,6 +27,7 @@ type rule struct {
 	match   config.Match
 	pool    int    // index in Config.Pools
 	name    string // of the pool
+	rewrite config.Rewrite
 	unaided string // why the kernel cannot choose from the pool, "" if it can
 	line    int
 	reason  string // the conditions, for people
@@ -38,6 +39,7 @@ type Result struct {
 	Line     int    // of the route in the file
 	Pool     int    // index in Config.Pools
 	PoolName string // its name
+	Rewrite  config.Rewrite
 	Reason   string // the conditions that held, such as "host a.net, path_prefix /video/"; "every request" when there are none
 }
 
@@ -60,7 +62,7 @@ func Compile(cfg *config.Config) (*Table, error) {
 				return nil, fmt.Errorf("compile routes: %s:%d: no pool %q", cfg.File, r.Line, r.Pool)
 			}
 			t.vips[i].routes = append(t.vips[i].routes, rule{
-				match: r.Match, pool: pool, name: r.Pool, line: r.Line,
+				match: r.Match, pool: pool, name: r.Pool, rewrite: r.Rewrite, line: r.Line,
 				unaided: t.unaided(&v, &cfg.Pools[pool], pool), reason: text(r.Match),
 			})
 		}
@@ -80,7 +82,7 @@ func (t *Table) Match(vip int, req *head.Request) (Result, bool) {
 }
 
 func (r *rule) result(i int) Result {
-	return Result{Route: i, Line: r.line, Pool: r.pool, PoolName: r.name, Reason: r.reason}
+	return Result{Route: i, Line: r.line, Pool: r.pool, PoolName: r.name, Rewrite: r.rewrite, Reason: r.reason}
 }
 
 // Miss is a route that did not match, and its first condition that failed.

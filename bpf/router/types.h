@@ -329,8 +329,8 @@ struct request_log {
 	struct tuple server;
 	__u32 snd_from; /* snd_nxt at the start */
 	__u32 rcv_from;
-	__u32 seq; /* of the client's first byte, in its own numbers */
-	__u32 ack; /* the client's, when it joined the leg */
+	__u32 seq;          /* of the client's first byte, in its own numbers */
+	__u32 ack;          /* the client's, when it joined the leg */
 	__u32 client_again; /* segments that the client has sent again */
 	__u32 server_again;
 	__u16 surrogate;

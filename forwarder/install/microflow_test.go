@@ -109,6 +109,9 @@ func (s *microflows) short(do func()) uint64 {
 	return s.verdicts()["microflows_hit"] - before
 }
 
+// tries are enough for two flows whose microflows are not in one place, which evict each other: one pair in a thousand is.
+const tries = 3
+
 // TestMicroflows: whatever changes is in force for the next packet, as the model says of each, and those after it take the new way at once.
 func TestMicroflows(t *testing.T) {
 	changes := []struct {
@@ -136,21 +139,24 @@ func TestMicroflows(t *testing.T) {
 	for _, six := range []bool{false, true} {
 		for _, c := range changes {
 			t.Run(fmt.Sprintf("%s, IPv6 %v", c.name, six), func(t *testing.T) {
-				s := newMicroflows(t, six)
-				s.out(packet.ACK)
-				both := func() { s.out(packet.ACK); s.in(packet.ACK) }
-				if n := s.short(both); n != 2 {
-					t.Fatalf("%d packets took microflows before", n)
-				}
-				c.change(s)
-				both()
 				want := uint64(2)
 				if c.ends || c.long {
 					want = 0
 				}
-				if n := s.short(both); n != want && (!c.ends || n > 1) {
-					t.Errorf("%d packets took microflows, want %d", n, want)
+				var before, after uint64
+				for range tries {
+					s := newMicroflows(t, six)
+					s.out(packet.ACK)
+					both := func() { s.out(packet.ACK); s.in(packet.ACK) }
+					before = s.short(both)
+					c.change(s)
+					both()
+					after = s.short(both)
+					if before == 2 && (after == want || c.ends && after <= 1) {
+						return
+					}
 				}
+				t.Errorf("%d packets took microflows before and %d after, want 2 and %d", before, after, want)
 			})
 		}
 	}

@@ -1,6 +1,7 @@
 package https_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -23,12 +24,16 @@ func TestRun(t *testing.T) {
 		t.Fatalf("%d samples, want %d", got, want)
 	}
 	for _, s := range r.Samples {
-		if s.Value <= 0 || s.Errors != 0 || s.CPU == nil || s.Single == nil {
+		if proxy := s.Contender == "haproxy" || s.Contender == "nginx"; s.Measure == "broken" {
+			if proxy != (s.Value > 0) {
+				t.Errorf("%+v", s)
+			}
+		} else if s.Value <= 0 || s.Errors != 0 || s.CPU == nil || s.Single == nil {
 			t.Errorf("%+v", s)
 		}
 	}
 	for _, c := range https.Experiment().About().Claims {
-		if e, err := c.Ours(r); err != nil || e.Median <= 0 {
+		if e, err := c.Ours(r); err != nil || e.Median <= 0 && !strings.Contains(c.What, "breaks") {
 			t.Errorf("%s: %+v, %v", c.What, e, err)
 		}
 	}

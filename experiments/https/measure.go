@@ -43,13 +43,18 @@ func (t *Topology) session(ctx context.Context, name int, path string) (time.Dur
 		return 0, fmt.Errorf("handshake: %w", err)
 	}
 	took := time.Since(began)
-	return took, fetch(secured, path)
+	if _, err := io.WriteString(secured, request(path)); err != nil {
+		return 0, err
+	}
+	return took, receive(secured, path)
 }
 
-func fetch(c net.Conn, path string) error {
-	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", path); err != nil {
-		return err
-	}
+func request(path string) string {
+	return "GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+}
+
+// receive reads the answer, which must be a file.
+func receive(c net.Conn, path string) error {
 	response, err := http.ReadResponse(bufio.NewReaderSize(c, 64<<10), nil)
 	if err != nil {
 		return err

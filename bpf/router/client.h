@@ -77,6 +77,23 @@ static __always_inline int read_client_packet(struct __sk_buff *skb, struct work
 	return 0;
 }
 
+/* Reads a head that the client repeats while it is open. Returns 0, or a verdict. */
+static __always_inline int read_repeated(struct __sk_buff *skb, struct work *w, const struct config *set,
+					 const struct splice *s, struct input *in)
+{
+	in->reread = begins_head(s, &w->packet);
+	if (!in->reread)
+		return 0;
+	if (!checksum_ok(skb, &w->packet, &w->sum))
+		return DROP_BAD_CHECKSUM;
+	if (read_again(skb, s->header)) {
+		in->head = w->reading.scan.size;
+		in->sum = digest(&w->reading.scan, set->salt);
+		in->request = length_of(&w->reading.scan);
+	}
+	return 0;
+}
+
 /* The client's FIN closes its session cleanly. */
 static __always_inline int recycle_by_fin(struct __sk_buff *skb, struct work *w, __u32 idx, struct splice *s, __u32 now)
 {
@@ -178,11 +195,9 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 		if (verdict)
 			return verdict;
 	}
-	if (begins_head(s, &w->packet) && checksum_ok(skb, &w->packet, &w->sum) && read_again(skb, s->header)) {
-		in.head = w->reading.scan.size;
-		in.sum = digest(&w->reading.scan, set->salt);
-		in.request = length_of(&w->reading.scan);
-	}
+	verdict = read_repeated(skb, w, set, s, &in);
+	if (verdict)
+		return verdict;
 	ns = l && w->packet.len ? bpf_ktime_get_ns() : 0;
 	bpf_spin_lock(&s->lock);
 	nxt = s->snd_nxt;

@@ -148,6 +148,8 @@ static __always_inline bool repeats_insertion(const struct splice *s, const stru
 /* The client repeats a head that is another, or only a part of it, which nobody could complete: the session ends. */
 static __always_inline __u32 differs(struct splice *s, const struct input *in)
 {
+	if (!in->reread)
+		return NEXT_RACE; /* another CPU has sent the head since this packet arrived */
 	enter(s, SPLICE_DEAD, in->now);
 	return NEXT_CUT;
 }
@@ -166,7 +168,7 @@ static __always_inline __u32 client_event(struct splice *s, const struct input *
 	__u32 rest = in->now - s->seen, next, seq;
 	bool again = repeats_insertion(s, in, behind);
 
-	seq = again ? behind : client_start(s, behind);
+	seq = again ? behind : client_seq(s, p, behind);
 	if (!same_tuple(&s->client, &p->key) || !is_joined(s))
 		return NEXT_STALE;
 	if (s->flags & SPLICE_MOVING)

@@ -12,7 +12,8 @@ struct input {
 	__u32 now;               /* ms */
 	__u32 clock;             /* ms: our timestamp clock */
 	__u32 limit;             /* most requests on a leg of the surrogate */
-	__u32 head;              /* bytes of the head that the packet begins with; 0: not read */
+	bool reread;             /* the packet begins where the head of an insertion does, and has been read */
+	__u32 head;              /* bytes of the head that it begins with; 0: none that would be edited again */
 	__u64 sum;               /* of those bytes, as that of struct insertion */
 	__u64 request;           /* of that head's request */
 };

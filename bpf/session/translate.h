@@ -20,6 +20,17 @@ static __always_inline __u16 idle_window(const struct splice *s)
 	return window > 65535 ? 65535 : window;
 }
 
+/*
+ * The leg's number of a client's packet that does not repeat the insertion. For all that the surrogate has acknowledged of that,
+ * the client has one number: its RST gets the one that the surrogate expects.
+ */
+static __always_inline __u32 client_seq(const struct splice *s, const struct packet *p, __u32 behind)
+{
+	if (p->flags & RST && behind == heard(s, s->snd_una))
+		return s->snd_una;
+	return client_start(s, behind);
+}
+
 /* Translates a client's packet for the surrogate. */
 static __always_inline void fill_to_server(struct splice *s, const struct packet *p, struct translation *t)
 {
@@ -27,7 +38,7 @@ static __always_inline void fill_to_server(struct splice *s, const struct packet
 	copy_addr(t->dst, s->server.src);
 	t->sport = s->server.dport;
 	t->dport = s->server.sport;
-	t->seq = client_start(s, p->seq + s->to_server_seq);
+	t->seq = client_seq(s, p, p->seq + s->to_server_seq);
 	t->ack_shift = s->to_server_ack;
 	t->ack = p->flags & ACK ? p->ack + s->to_server_ack : p->ack;
 	t->keep_ts = !!(s->flags & SPLICE_TS);
@@ -44,13 +55,16 @@ static __always_inline void fill_to_server(struct splice *s, const struct packet
 	t->hop = s->to_server;
 }
 
-/* The surrogate's window as the client must see it: its right edge stays. In the surrogate's scale. */
+/* The surrogate's window as the client must see it: its right edge stays. */
 static __always_inline __u16 heard_window(const struct splice *s, const struct packet *p)
 {
 	__u32 shift = s->flags & SPLICE_SERVER_WSCALE ? s->server_shift : 0;
+	__u32 ours = s->flags & SPLICE_CLIENT_WSCALE ? OUR_WSCALE : 0;
 	__u32 edge = p->ack + unscaled(p->window, shift);
 
-	return s->ins_len ? rescale(heard(s, edge) - heard(s, p->ack), 0, shift) : p->window;
+	if (!s->ins_len)
+		return rescale(p->window, shift, ours);
+	return rescale(heard(s, edge) - heard(s, p->ack), 0, ours);
 }
 
 static __always_inline void fill_to_client(struct splice *s, const struct packet *p, struct translation *t)
@@ -69,8 +83,7 @@ static __always_inline void fill_to_client(struct splice *s, const struct packet
 		!(s->ins_len && before(p->ack, insertion_end(s)));
 	t->tsval = p->tsval + s->ts_to_client;
 	t->tsecr = p->flags & ACK ? p->tsecr - s->ts_to_server : p->tsecr;
-	t->window = rescale(heard_window(s, p), s->flags & SPLICE_SERVER_WSCALE ? s->server_shift : 0,
-			    s->flags & SPLICE_CLIENT_WSCALE ? OUR_WSCALE : 0);
+	t->window = heard_window(s, p);
 	t->hop = s->to_client;
 	if (has_ts(p) && s->flags & SPLICE_TS) {
 		s->ts_client = later(s->ts_client, t->tsval);

@@ -57,7 +57,7 @@ static __always_inline bool server_fits(const struct splice *s, const struct pac
  */
 static __always_inline bool client_resets(const struct splice *s, __u32 seq)
 {
-	return seq == s->snd_nxt || seq == s->snd_una || seq == heard(s, s->snd_una);
+	return seq == s->snd_nxt || seq == s->snd_una;
 }
 
 /* After its own FIN, Linux sends RST with the FIN's number. */

@@ -21,13 +21,13 @@ struct call {
 	struct insertion insertion;
 	__u32 now, clock, limit, flags, head;
 	__u64 sum, request;
-	bool here, owed;
+	bool here, owed, reread;
 };
 
 static struct input input_of(struct call *c)
 {
 	return (struct input){ .packet = &c->p, .walk = &c->k, .now = c->now, .clock = c->clock, .limit = c->limit,
-			       .head = c->head, .sum = c->sum, .request = c->request };
+			       .reread = c->reread, .head = c->head, .sum = c->sum, .request = c->request };
 }
 
 static __u32 call_client(struct call *c)
@@ -197,7 +197,9 @@ type Packet struct {
 	HasTS         bool
 	FIN, RST      bool
 
-	// Of a packet that begins with a request's head: bytes of the head, their sum, and bytes of the request. 0: it was not read.
+	// Of a packet that begins where an open insertion's head does and was read: bytes of its head, their sum, and bytes of the request. 0: it
+	// begins with no whole head.
+	Reread       bool
 	Head         uint32
 	Sum, Request uint64
 }
@@ -274,6 +276,7 @@ func (s *Session) call(p *Packet, at Moment) *C.struct_call {
 	if p.HasTS {
 		c.p.ts_at = 2
 	}
+	c.reread = C.bool(p.Reread)
 	c.head, c.sum, c.request = C.__u32(p.Head), C.__u64(p.Sum), C.__u64(p.Request)
 	c.p.flags = C.ACK
 	if p.FIN {

@@ -53,6 +53,7 @@ type Differences struct {
 const (
 	ClientScale = C.SPLICE_CLIENT_WSCALE
 	ServerScale = C.SPLICE_SERVER_WSCALE
+	BothSACK    = C.SPLICE_CLIENT_SACK | C.SPLICE_SERVER_SACK
 	OurShift    = C.OUR_WSCALE // window shift advertised to both ends
 )
 
@@ -66,7 +67,14 @@ type Numbers struct {
 // Translate returns the numbers of a packet on the other leg: from client to surrogate, or the reverse. Without the ACK flag, the
 // acknowledgement number and the echoed timestamp stay.
 func Translate(d Differences, n Numbers, toServer bool) Numbers {
+	out, _ := TranslateOver(d, 0, Insertion{}, n, toServer)
+	return out
+}
+
+// TranslateOver is Translate with an open insertion at a number, and reports whether SACK blocks are kept.
+func TranslateOver(d Differences, at uint32, i Insertion, n Numbers, toServer bool) (Numbers, bool) {
 	var c C.struct_numbers
+	c.s.ins_at, c.s.ins_len, c.s.ins_head = C.__u32(at), C.__u16(i.Len), C.__u16(i.Head)
 	c.s.to_server_seq, c.s.to_server_ack = C.__u32(d.ToServerSeq), C.__u32(d.ToServerAck)
 	c.s.ts_to_server, c.s.ts_to_client = C.__u32(d.TSToServer), C.__u32(d.TSToClient)
 	c.s.flags, c.s.client_shift, c.s.server_shift = C.__u32(d.Flags), C.__u8(d.ClientShift), C.__u8(d.ServerShift)
@@ -83,7 +91,7 @@ func Translate(d Differences, n Numbers, toServer bool) Numbers {
 	return Numbers{
 		Seq: uint32(c.out.seq), Ack: uint32(c.out.ack), TSVal: uint32(c.out.tsval), TSEcr: uint32(c.out.tsecr),
 		Window: uint16(c.out.window), HasACK: n.HasACK,
-	}
+	}, c.out.keep_sack != 0
 }
 
 // Rescale converts a window field from one scale to another.

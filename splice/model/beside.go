@@ -191,8 +191,9 @@ func (b *beside) client(r router, index int, before, after *Leg, p *Packet, next
 	}
 	s := r.record(index, before)
 	in := ofClient(p)
-	if before.beginsHead(p) && p.Data[0].Kind() == RequestHead { // as read_again of bpf/router/edit.h
-		in.Head, in.Request, in.Sum = 1, uint64(1+p.Data[0].N()), uint64(p.Data[0])
+	in.Reread = before.beginsHead(p)
+	if in.Reread && r.wholeHead(p) { // as read_repeated of bpf/router/client.h
+		in.Head, in.Request, in.Sum = r.scenario.headUnits(), uint64(1+p.Data[0].N()), uint64(p.Data[0])
 	}
 	got, reply := s.OnClient(in, r.moment())
 	err := r.sameRecord(index, after, s)
@@ -200,7 +201,9 @@ func (b *beside) client(r router, index int, before, after *Leg, p *Packet, next
 	case err != nil:
 	case got == machine.NextChallenge && (reply.Seq != after.rcvNxt-after.toServerAck || reply.Ack != after.heard(after.sndUna)-after.toServerSeq):
 		err = fmt.Errorf("it challenges with %+v", reply)
-	case got == machine.NextSend && (reply.OnSeq != r.start(after, p.Seq+after.toServerSeq) || reply.Insert != r.repeatsInsertion(before, p)):
+	case got == machine.NextReset && reply.OnSeq != r.clientSeq(after, p):
+		err = fmt.Errorf("it resets with %+v", reply)
+	case got == machine.NextSend && (reply.OnSeq != r.clientSeq(after, p) || reply.Insert != r.repeatsInsertion(before, p)):
 		err = fmt.Errorf("what it sends on has %+v", reply)
 	}
 	b.differs("client's packet", p, before, got, next, err)

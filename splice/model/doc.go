@@ -18,6 +18,9 @@
 // (bad checksum, TTL, old timestamp) and the router does not, marks units as urgent, or has a clock that jumps. An off-path
 // attacker sends in the name of clients and surrogates, with at most one correct number.
 //
+// Where the router edits heads, each is one unit longer on the leg, and all its units are of the router's making (Edited): the client's own
+// never stand in their place. A head has one unit, or two, which a client may repeat one by one.
+//
 // All windows have one size, in units. Timestamps are on a ring of eight, and only in scenarios that need them: clocks stand
 // still except a liar's; the scenario sets the router's.
 //

@@ -11,16 +11,22 @@ type Segment struct {
 	After  int // units of response to wait for before sending
 }
 
-// segment builds the packet of a script's segment.
-func (s *Scenario) segment(st *State, c, i int, forged bool) Packet {
-	seg := s.Scripts[c][i]
-	at := uint32(0)
+// at is the number of a segment's first unit.
+func (s *Scenario) at(c, i int) uint32 {
+	at := clientIss[c]
 	for _, earlier := range s.Scripts[c][:i] {
 		at += uint32(len(earlier.Data))
 		if earlier.Fin {
 			at++
 		}
 	}
+	return at
+}
+
+// segment builds the packet of a script's segment.
+func (s *Scenario) segment(st *State, c, i int, forged bool) Packet {
+	seg := s.Scripts[c][i]
+	at := s.at(c, i) - clientIss[c]
 	e := &st.clients[c]
 	p := Packet{Hop: FromClient, End: uint8(c + 1), Seq: clientIss[c] + at, Ack: vipIss[c] + uint32(e.got), Rst: seg.Rst, Bad: forged, Time: e.time}
 	data := seg.Data
@@ -217,15 +223,19 @@ func (s *Scenario) read(st *State, leg int, u Unit) {
 	}
 }
 
-// checkMark: a client's units follow the one inserted before its first; an edited head follows its first part.
+// checkMark: a client's units follow the one inserted before its first; an edited head is whole, and of one version.
 func (s *Scenario) checkMark(st *State, e *surrogate, u Unit) {
 	switch {
 	case s.Insert && e.marked.Owner() != u.Owner():
 		st.breaks(Unmarked)
 	case s.Edit && u.Kind() == RequestHead:
-		if e.marked != insertedFor(u) {
+		if u&Edited == 0 || e.marked != insertedFor(u) {
 			st.breaks(Unmarked)
 		}
+		if e.marked = 0; s.Long {
+			e.marked = restOf(u) | Edited
+		}
+	case s.Edit && e.marked == u:
 		e.marked = 0
 	case s.Edit && e.marked != 0:
 		st.breaks(Unmarked)

@@ -34,6 +34,8 @@ type Scenario struct {
 	Insert  bool    // a unit is inserted before a client's first on a leg, which serves only that client
 	Edit    bool    // one is inserted into the head of each request
 	Apart   bool    // that goes in a packet of its own
+	Long    bool    // a head has two units
+	Parts   bool    // clients repeat single units as well
 	Times   bool    // packets have timestamps
 	Clock   uint8   // the router's clock on the ring; what the legs' surrogates have accepted is at 0
 	Ignore  []Violation
@@ -144,7 +146,22 @@ func (s *Scenario) clientSteps(st *State, c int, try func(step, func(*State))) {
 	if st.left.retransmissions > 0 && e.acked < e.sent {
 		for i := range int(e.next) {
 			try(step{what: "retransmit segment", n: i}, func(n *State) { n.left.retransmissions--; n.put(s.segment(n, c, i, false)) })
+			if s.Parts {
+				s.partsAgain(c, i, try)
+			}
 		}
+	}
+}
+
+// partsAgain retransmits each unit of a segment in a packet of its own.
+func (s *Scenario) partsAgain(c, i int, try func(step, func(*State))) {
+	for j, u := range s.Scripts[c][i].Data {
+		try(step{what: "retransmit a part of segment", n: i}, func(n *State) {
+			n.left.retransmissions--
+			p := s.segment(n, c, i, false)
+			p.Seq, p.Data, p.Fin = s.at(c, i)+uint32(j), [mostUnits]Unit{u}, 0
+			n.put(p)
+		})
 	}
 }
 

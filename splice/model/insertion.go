@@ -1,7 +1,7 @@
 package model
 
 // Units of the router's own among a client's: bpf/session/splice.h. One is inserted before the client's first on a leg, or into
-// the head of each request, of which it makes two units.
+// the head of each request, which is then one unit longer.
 
 // insertion is of units to go with a request: struct insertion.
 type insertion struct {
@@ -15,9 +15,22 @@ func (r router) insertion(p *Packet) insertion {
 	case r.scenario.Insert:
 		return insertion{len: 1}
 	case r.scenario.Edit:
-		return insertion{len: 1, head: 1, sum: p.Data[0]}
+		return insertion{len: 1, head: uint8(r.scenario.headUnits()), sum: p.Data[0]}
 	}
 	return insertion{}
+}
+
+// headUnits is how many units a head has.
+func (s *Scenario) headUnits() uint32 {
+	if s.Long {
+		return 2
+	}
+	return 1
+}
+
+// wholeHead: the packet begins with a head, and has all of it.
+func (r router) wholeHead(p *Packet) bool {
+	return p.Data[0].Kind() == RequestHead && p.Len() >= r.scenario.headUnits()
 }
 
 // open is open_insertion.
@@ -41,8 +54,25 @@ func (r router) start(l *Leg, behind uint32) uint32 {
 	return behind
 }
 
-func (l *Leg) straddles(behind, n uint32) bool {
-	return l.insertion.len > 0 && n > 0 && before(behind, l.end()) && before(l.headStart(), behind+n)
+// clientSeq is client_seq.
+func (r router) clientSeq(l *Leg, p *Packet) uint32 {
+	behind := p.Seq + l.toServerSeq
+	if p.Rst && behind == l.heard(l.sndUna) {
+		return l.sndUna
+	}
+	return r.start(l, behind)
+}
+
+// straddles: n units stand on both sides of the place where the insertion begins, or begin within its head.
+func (r router) straddles(l *Leg, behind, n uint32) bool {
+	if l.insertion.len == 0 || n == 0 {
+		return false
+	}
+	start := l.headStart()
+	if before(behind, start) {
+		return r.rules.InFront && before(start, behind+n)
+	}
+	return r.rules.HeadWhole && before(behind, l.end())
 }
 
 // heard is what a number of the surrogate means to the client.
@@ -80,7 +110,7 @@ func (r router) repeatsInsertion(l *Leg, p *Packet) bool {
 	if l.insertion.head == 0 {
 		return l.insertion.len > 0 && p.Len() > 0 && seq == l.end() && before(seq, l.sndNxt)
 	}
-	if !l.beginsHead(p) || p.Data[0].Kind() != RequestHead {
+	if !l.beginsHead(p) || !r.wholeHead(p) {
 		return false
 	}
 	return !r.rules.SameHead || p.Data[0] == l.insertion.sum && uint32(1+p.Data[0].N()) == l.requestLength()
@@ -104,24 +134,32 @@ func (r router) insert(leg int) {
 	r.put(p)
 }
 
-// sendHead sends a translated packet that begins with a head, and the unit that was made of it: in the packet, or where that cannot
-// grow in one of the router's own, which meets nothing that the client has prepared for its packet.
+// sendHead sends a translated packet that begins with a head, edited: the packet has one unit more, or where it cannot grow, the first is in
+// one of the router's own, which meets nothing that the client has prepared for its packet.
 func (r router) sendHead(p Packet) {
-	unit := insertedFor(p.Data[0])
+	first := insertedFor(p.Data[0])
+	for i := range r.scenario.headUnits() {
+		p.Data[i] |= Edited
+	}
 	if n := p.Len(); !r.scenario.Apart && n < mostUnits {
 		copy(p.Data[1:], p.Data[:n])
-		p.Data[0] = unit
+		p.Data[0] = first
 		r.put(p)
 		return
 	}
 	front := Packet{Hop: p.Hop, End: p.End, Seq: p.Seq, Ack: p.Ack, Time: p.Time}
-	front.Data[0] = unit
+	front.Data[0] = first
 	p.Seq++
 	r.put(p)
 	r.put(front)
 }
 
-// insertedFor is the first part of an edited head: it has all that the head has.
+// insertedFor is the first unit of an edited head: it has all that the head has.
 func insertedFor(head Unit) Unit {
 	return newUnit(head.Owner(), Inserted, head.Request(), head.N(), head.Body(), head.Coding(), head.Surrogate())
+}
+
+// restOf is the second unit of a head, which counts as the first of its body.
+func restOf(head Unit) Unit {
+	return newUnit(head.Owner(), RequestBody, head.Request(), 0, head.Body(), head.Coding(), head.Surrogate())
 }

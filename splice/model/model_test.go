@@ -46,13 +46,17 @@ func TestInvariant(t *testing.T) {
 			report(t, &s, res)
 		}
 		recycled, moved, ended = recycled+res.Recycled, moved+res.Moved, ended+res.Ended
-		t.Logf("%s: %d states, all of them %v", s.Name, res.States, res.Whole)
+		t.Logf("%s: %d states, all of them %v; %d with a leg used again, %d with all responses", s.Name, res.States, res.Whole, res.Recycled, res.Ended)
 	}
 	for _, s := range slices.Concat(honest, moves, lying, held, marked, edited) {
-		for _, b := range budgets {
-			explore(s, b, mostStates)
+		most := mostStates
+		if s.Insert || s.Edit {
+			most /= 2
 		}
-		explore(s, Budget{Strangers: 1}, mostStates/3) // whose packets have no effect
+		for _, b := range budgets {
+			explore(s, b, most)
+		}
+		explore(s, Budget{Strangers: 1}, most/3) // whose packets have no effect
 	}
 	for _, s := range append(clocks(), spokenTo) {
 		explore(s, Budget{}, mostStates)
@@ -150,6 +154,8 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		{"Hold", func(r *Rules) { r.Hold = false }, "held, in two packets", Budget{}, found{Misrouted}},
 		{"InFront", func(r *Rules) { r.InFront = false }, "marked, a move", Budget{Repeats: 1}, found{Unmarked}},
 		{"InFront of a head", func(r *Rules) { r.InFront = false }, "edited, keep-alive", Budget{Repeats: 1}, found{Unmarked}},
+		{"HeadWhole", func(r *Rules) { r.HeadWhole = false }, "edited, heads in parts", Budget{Losses: 1, Retransmissions: 1}, found{Unmarked}},
+		{"HeadWhole where the packet grows", func(r *Rules) { r.HeadWhole = false }, "edited, heads in parts, that grow", Budget{Losses: 1, Retransmissions: 1}, found{Unmarked}},
 		{"SameHead", func(r *Rules) { r.SameHead = false }, "edited, two versions of a head", Budget{}, found{Unmarked}},
 	}
 	for _, tt := range tests {

@@ -106,7 +106,7 @@ func (r router) toClient(p Packet) {
 // spliceClient joins the client to the leg for its request. Without one, the client retransmits.
 func (r router) spliceClient(p Packet, movedFrom int) bool {
 	head := p.Data[0]
-	if head.Kind() != RequestHead || r.legs[head.Surrogate()].state != Idle {
+	if !r.wholeHead(&p) || r.legs[head.Surrogate()].state != Idle {
 		return false
 	}
 	leg := head.Surrogate()
@@ -160,9 +160,9 @@ func (r router) joinEvent(leg int, p Packet, first bool) {
 
 func (r router) toServer(leg int, p Packet) {
 	l := &r.legs[leg]
-	head := l.beginsHead(&p)
+	head := l.insertion.head > 0 && r.repeatsInsertion(l, &p)
 	p.Hop, p.End = ToServer, uint8(leg)
-	p.Seq = r.start(l, p.Seq+l.toServerSeq)
+	p.Seq = r.clientSeq(l, &p)
 	p.Ack += l.toServerAck
 	p.Time = p.Time.shift(l.tsToServer)
 	if head {
@@ -228,11 +228,11 @@ func (r router) clientEvent(leg int, p Packet) uint32 {
 		return machine.NextRace
 	}
 	behind, ack := p.Seq+l.toServerSeq, p.Ack+l.toServerAck
-	seq, again := r.start(l, behind), r.repeatsInsertion(l, &p)
+	seq, again := r.clientSeq(l, &p), r.repeatsInsertion(l, &p)
 	if again {
 		seq = behind
 	}
-	if r.rules.InFront && !again && l.straddles(behind, p.Len()) || !r.clientFits(l, &p, seq, ack) {
+	if !again && r.straddles(l, behind, p.Len()) || !r.clientFits(l, &p, seq, ack) {
 		if l.beginsHead(&p) && r.clientFits(l, &p, seq, ack) {
 			l.state = Dead
 			return machine.NextCut
@@ -340,7 +340,7 @@ func (r router) trackRequest(l *Leg, seq, ack uint32, p *Packet) uint32 {
 // nextRequest keeps the request on its leg, or moves it.
 func (r router) nextRequest(leg int, p Packet) {
 	l := &r.legs[leg]
-	if p.Data[0].Kind() != RequestHead {
+	if !r.wholeHead(&p) {
 		return // an upcall, which refuses it
 	}
 	if l.hold {

@@ -53,6 +53,8 @@ type Rules struct {
 	// InFront: units of a client that stand before an open insertion keep their distance to the leg's numbers, and a packet with
 	// units on both sides is dropped.
 	InFront bool
+	// HeadWhole: while a head is not acknowledged, a packet that has a part of it is dropped.
+	HeadWhole bool
 	// SameHead: while a head is not acknowledged, the client can only repeat it as it was; another one ends the session.
 	SameHead bool
 }
@@ -63,7 +65,7 @@ func All() Rules {
 		TupleCheck: true, RcvBase: true, AllAckedByClient: true, AllAckedByServer: true, QuietFraming: true, FinExact: true,
 		StartMissing: true, PipelinedIsOpaque: true,
 		Marked: true, Unheard: true, FinAhead: true, SentOnce: true, AckFloor: true, LeftQuiet: true, Linger: true,
-		Window: true, NoUrgent: true, TimeEchoed: true, TimeNear: true, Hold: true, InFront: true, SameHead: true,
+		Window: true, NoUrgent: true, TimeEchoed: true, TimeNear: true, Hold: true, InFront: true, HeadWhole: true, SameHead: true,
 	}
 }
 

@@ -12,6 +12,13 @@ func request(owner, number, surrogate, body, response int, c Coding) []Unit {
 	return out
 }
 
+// long is a request whose head has two units.
+func long(owner, number, surrogate, body, response int) []Unit {
+	out := request(owner, number, surrogate, 1+body, response, Length)
+	out[1] = restOf(out[0])
+	return out
+}
+
 func get(owner, number, surrogate int) []Unit { return request(owner, number, surrogate, 0, 1, Length) }
 
 // visit is a client that sends one request and leaves with a FIN.
@@ -84,6 +91,16 @@ var edited = []Scenario{
 			{Data: append(request(1, 0, 0, 0, 0, Length), request(1, 1, 0, 0, 0, Length)...)}, {Data: request(1, 2, 1, 0, 0, Length), Fin: true},
 		}, nil},
 		Edit: true, Hold: true, Apart: true,
+	},
+	{
+		Name:    "edited, heads in parts",
+		Scripts: [2][]Segment{{{Data: long(1, 0, 0, 1, 0)}, {Fin: true, After: 1}}, {{Data: long(2, 0, 0, 0, 0)}}},
+		Edit:    true, Hold: true, Apart: true, Long: true, Parts: true,
+	},
+	{
+		Name:    "edited, heads in parts, that grow",
+		Scripts: [2][]Segment{{{Data: long(1, 0, 0, 0, 1)}, {Data: long(1, 1, 1, 0, 0), After: 2}, {Rst: true}}, nil},
+		Edit:    true, Hold: true, Long: true, Parts: true, Small: true,
 	},
 	{
 		Name:    "edited, two versions of a head",

@@ -39,7 +39,10 @@ const (
 // Urgent marks a unit that its receiver removes from the stream (RFC 6093).
 const Urgent Unit = 1 << 14
 
-// Layout of a Unit: owner 2 bits, kind 3, request 2, n 2, body 2, coding 2, surrogate 1, urgent 1.
+// Edited marks a unit of a head that the router has made of a client's.
+const Edited Unit = 1 << 15
+
+// Layout of a Unit: owner 2 bits, kind 3, request 2, n 2, body 2, coding 2, surrogate 1, urgent 1, edited 1.
 func newUnit(owner int, k Kind, request, n, body int, c Coding, surrogate int) Unit {
 	return Unit(owner | int(k)<<2 | request<<5 | n<<7 | body<<9 | int(c)<<11 | surrogate<<13)
 }
@@ -73,6 +76,9 @@ func (u Unit) String() string {
 	what := [...]string{"inserted", "request", "request-body", "response", "response-body", "last-chunk", "FIN", "unsolicited"}[u.Kind()]
 	if u&Urgent != 0 {
 		what += "(urgent)"
+	}
+	if u&Edited != 0 {
+		what += "(edited)"
 	}
 	return fmt.Sprintf("%s.%d.%s", who, u.Request(), what)
 }

@@ -38,7 +38,7 @@ func (r router) serverFits(l *Leg, p *Packet) bool {
 
 // clientResets: what the surrogate expects is between what it has acknowledged and what was sent to it.
 func (r router) clientResets(l *Leg, seq uint32) bool {
-	return !r.rules.Window || seq == l.sndNxt || seq == l.sndUna || seq == l.heard(l.sndUna)
+	return !r.rules.Window || seq == l.sndNxt || seq == l.sndUna
 }
 
 func (r router) serverResets(l *Leg, seq uint32) bool {

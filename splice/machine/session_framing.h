@@ -1,0 +1,1 @@
+../../bpf/session/framing.h

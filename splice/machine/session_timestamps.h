@@ -1,0 +1,1 @@
+../../bpf/session/timestamps.h

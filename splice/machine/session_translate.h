@@ -1,0 +1,1 @@
+../../bpf/session/translate.h

@@ -1,0 +1,1 @@
+../../bpf/wire/fields.h

@@ -1,0 +1,1 @@
+../../bpf/wire/packet.h

@@ -14,7 +14,10 @@ import (
 
 // Probe reports what the kernel or the user's capabilities lack for the router's data path.
 func Probe() error {
-	if err := datapath.Require(append(slices.Clone(datapath.Needed), datapath.Capability{Bit: unix.CAP_NET_RAW, Name: "CAP_NET_RAW", Why: "to open server legs"})); err != nil {
+	if err := datapath.Require(append(slices.Clone(datapath.Needed),
+		datapath.Capability{Bit: unix.CAP_NET_RAW, Name: "CAP_NET_RAW", Why: "to open server legs"},
+		datapath.Capability{Bit: unix.CAP_PERFMON, Name: "CAP_SYS_ADMIN", Why: "to load programs without the checks that Linux makes of strangers' ones"}, // in which the verifier of Linux 6.18 fails
+	)); err != nil {
 		return err
 	}
 	if err := features.HaveProgramHelper(ebpf.SchedCLS, asm.FnTcpRawGenSyncookieIpv4); err != nil {

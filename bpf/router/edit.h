@@ -128,7 +128,7 @@ static __always_inline void pad_head(struct edited *h, __u32 longer)
 	hide(at);
 	if (at > EDITED_BYTES || at >= longer)
 		return;
-	__builtin_memset(&h->bytes[at], ' ', EDIT_TEXT);
+	__builtin_memset(&h->bytes[at], ' ', EDIT_PADDING); /* enough: see takes_edit */
 	h->len = longer;
 }
 

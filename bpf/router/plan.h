@@ -13,10 +13,17 @@
 static __always_inline bool takes_edit(struct __sk_buff *skb, const struct packet *p, const struct scan *s,
 				       const struct edit *e)
 {
+	__u32 gone = e->strip;
+
 	if (s->end != SCAN_OK || s->head.flags & (HEAD_WATCHED | HEAD_CODED | HEAD_UPGRADE) || s->size > p->len ||
 	    (skb->gso_size && s->size > skb->gso_size))
 		return false;
-	if (e->host_len && !(s->head.flags & HEAD_HOST))
+	if (e->host_len) {
+		if (!(s->head.flags & HEAD_HOST))
+			return false;
+		gone += s->host_end - s->host;
+	}
+	if (gone > EDIT_PADDING)
 		return false;
 	if (!e->prefix_len && !e->strip)
 		return true;

@@ -34,14 +34,15 @@ enum bound {
 		96, /* bytes of a frame of an idle leg: Ethernet, IPv6, TCP, 20 bytes of options, and a multiple of 8 */
 	GENERATIONS = 2, /* of the routing tables; one is in force */
 	POOL_NAME = 128,
-	SOURCES = 65536, /* power of two: counters of undecided clients by source; the next one counts all */
-	LOG_PAGE = 1024, /* splices whose records of the access log are in one map */
-	LOG_HEAD = 512,  /* of a request, in its record */
-	LOG_NAME = 128,  /* of a host or server name, in a record */
-	MAX_EDITS = 256, /* of all pools and routes */
-	EDIT_TEXT = 128, /* of each part of an edit */
-	WATCHES = 4,     /* names of fields that clients of a VIP must not send */
-	AUTHORITY = 150, /* of a server name, in a header: Apache takes no header of more than 232 bytes */
+	SOURCES = 65536,    /* power of two: counters of undecided clients by source; the next one counts all */
+	LOG_PAGE = 1024,    /* splices whose records of the access log are in one map */
+	LOG_HEAD = 512,     /* of a request, in its record */
+	LOG_NAME = 128,     /* of a host or server name, in a record */
+	MAX_EDITS = 256,    /* of all pools and routes */
+	EDIT_TEXT = 128,    /* of each part of an edit */
+	EDIT_PADDING = 256, /* most that an edit may take away, and blanks stand for */
+	WATCHES = 4,        /* names of fields that clients of a VIP must not send */
+	AUTHORITY = 150,    /* of a server name, in a header: Apache takes no header of more than 232 bytes */
 };
 
 #define NO_SPLICE 0xffffffff

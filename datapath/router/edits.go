@@ -10,10 +10,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Greatest sizes: EditText of each part of an Edit in bytes, Watches of a VIP's watched names.
+// Greatest sizes: EditText of each part of an Edit, EditPadding of what one takes away of a head (the beginning of its target and its host),
+// both in bytes; Watches of a VIP's watched names.
 const (
-	EditText = int(routerBoundEDIT_TEXT)
-	Watches  = int(routerBoundWATCHES)
+	EditText    = int(routerBoundEDIT_TEXT)
+	EditPadding = int(routerBoundEDIT_PADDING)
+	Watches     = int(routerBoundWATCHES)
 )
 
 // What stands for a value in the fields of an Edit.

@@ -348,6 +348,8 @@ func TestRewrite(t *testing.T) {
 		"longer path":          {Edit{Prefix: "/origin/a", Strip: 2}, "GET /a/b?c HTTP/1.1\r\nHost: a\r\n\r\n", "GET /origin/a/b?c HTTP/1.1\r\nHost: a\r\n\r\n"},
 		"shorter path":         {Edit{Prefix: "/", Strip: 7}, "GET /a/long/b HTTP/1.1\r\nHost: a\r\n\r\n", "GET /" + "/b HTTP/1.1\r\nHost: a" + strings.Repeat(" ", 7) + "\r\n\r\n"},
 		"in front of the path": {Edit{Prefix: "/x"}, "POST /a HTTP/1.1\r\nHost: a" + body, "POST /x/a HTTP/1.1\r\nHost: a" + body},
+		"a long host and path": {Edit{Host: "o", Prefix: "/", Strip: 100}, "GET /a" + strings.Repeat("/", 98) + " HTTP/1.1\r\nHost: " + strings.Repeat("h", EditPadding-100) + "\r\n\r\n", "GET / HTTP/1.1\r\nHost: o" + strings.Repeat(" ", EditPadding-1) + "\r\n\r\n"},
+		"a very long host":     {Edit{Host: "o"}, "GET /a HTTP/1.1\r\nA: b\r\nHost: " + strings.Repeat("h", 250) + "\r\n\r\n", "GET /a HTTP/1.1\r\nA: b\r\nHost: o" + strings.Repeat(" ", 250) + "\r\n\r\n"},
 		"all": {Edit{Prefix: "/xyz", Strip: 2, Host: "origin", Fields: "A: b\r\n"}, "POST /a HTTP/1.1\r\nHost: a" + body,
 			"POST /xyz HTTP/1.1\r\nHost: origin\r\nContent-Length: 5\r\nA: b\r\n\r\nhello"},
 	} {
@@ -385,10 +387,12 @@ func TestRewriteAgain(t *testing.T) {
 // TestRewriteRefused: what cannot be rewritten is the proxy's.
 func TestRewriteRefused(t *testing.T) {
 	for request, e := range map[string]Edit{
-		"GET /a HTTP/1.0\r\nA: b\r\n\r\n":               {Host: "origin"},
-		"GET /a HTTP/1.0\r\n\r\n":                       {Prefix: "/b", Strip: 2},
-		"GET /a HTTP/1.1\r\nHost: a\r\n\r\n":            {Prefix: "/b", Strip: 12},
-		"GET /a HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n": {Host: "b"},
+		"GET /a HTTP/1.0\r\nA: b\r\n\r\n":                                               {Host: "origin"},
+		"GET /a HTTP/1.0\r\n\r\n":                                                       {Prefix: "/b", Strip: 2},
+		"GET /a HTTP/1.1\r\nHost: a\r\n\r\n":                                            {Prefix: "/b", Strip: 12},
+		"GET /a HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n":                                 {Host: "b"},
+		"GET /a HTTP/1.1\r\nHost: " + strings.Repeat("h", EditPadding+1) + "\r\n\r\n":   {Host: "b"},
+		"GET /abc HTTP/1.1\r\nHost: " + strings.Repeat("h", EditPadding-3) + "\r\n\r\n": {Host: "b", Prefix: "/", Strip: 4},
 	} {
 		k, c, _ := rewritten(t, families[0], e)
 		k.want(packet.Build(c.packet(packet.ACK, request)), routerVerdictUPCALL, actRedirect)

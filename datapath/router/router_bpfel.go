@@ -61,6 +61,7 @@ const (
 	routerBoundLOG_NAME       routerBound = 128
 	routerBoundMAX_EDITS      routerBound = 256
 	routerBoundEDIT_TEXT      routerBound = 128
+	routerBoundEDIT_PADDING   routerBound = 256
 	routerBoundWATCHES        routerBound = 4
 	routerBoundAUTHORITY      routerBound = 150
 )

@@ -207,13 +207,15 @@ const (
 
 // unrewritten says why the kernel does not rewrite a request, "" if it does.
 func unrewritten(req *head.Request, r config.Rewrite) string {
-	_, named := req.Fields.Get("Host")
+	host, named := req.Fields.Get("Host")
 	switch {
 	case r == (config.Rewrite{}):
 	case req.Form != head.Origin:
 		return "the target is not a path"
 	case r.Host != "" && !named:
 		return "it has no Host"
+	case r.Host != "" && len(host)+r.Strip > kernel.EditPadding:
+		return "its Host is too long to be replaced"
 	case r.Prefix != "" && route.MethodID(req.Method) == 0:
 		return "the kernel rewrites paths of GET, HEAD, POST, PUT and DELETE alone"
 	case r.Prefix != "" && len(req.Fields) == 0:

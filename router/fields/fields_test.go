@@ -158,3 +158,32 @@ func TestUnfit(t *testing.T) {
 		t.Errorf("in two packets: %q, %q", outcome, why)
 	}
 }
+
+// TestUnrewritten: what the kernel would not rewrite is known before it is asked.
+func TestUnrewritten(t *testing.T) {
+	host, path := config.Rewrite{Host: "o"}, config.Rewrite{Prefix: "/b", Strip: 2}
+	for _, tt := range []struct {
+		head    string
+		rewrite config.Rewrite
+		why     string
+	}{
+		{"GET /a HTTP/1.1\r\nHost: a\r\n\r\n", path, ""},
+		{"PATCH /a HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", host, ""},
+		{"PATCH /a HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", path, "the kernel rewrites paths of GET, HEAD, POST, PUT and DELETE alone"},
+		{"GET http://a/a HTTP/1.1\r\nHost: a\r\n\r\n", host, "the target is not a path"},
+		{"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", host, "the target is not a path"},
+		{"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", config.Rewrite{}, ""},
+		{"GET /a HTTP/1.0\r\nA: b\r\n\r\n", host, "it has no Host"},
+		{"GET /a HTTP/1.0\r\n\r\n", path, "it has no field"},
+		{"GET /a HTTP/1.1\r\nHost: " + strings.Repeat("h", 250) + "\r\n\r\n", host, ""},
+		{"GET /a HTTP/1.1\r\nHost: " + strings.Repeat("h", 250) + "\r\n\r\n", config.Rewrite{Host: "o", Prefix: "/b", Strip: 7}, "its Host is too long to be replaced"},
+	} {
+		req, n, err := head.Parse([]byte(tt.head))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, why := Unfit(&req, n, n, nil, tt.rewrite); why != tt.why {
+			t.Errorf("%q, %+v: %q, want %q", tt.head, tt.rewrite, why, tt.why)
+		}
+	}
+}

@@ -254,9 +254,10 @@ func (r *Router) decideProxied(vip netip.AddrPort, req *http.Request, client net
 	return fallback.Decision{Surrogate: sg.Name, Address: sg.Address, Public: sg.Public, Own: p.cfg.Reuse != config.ReuseAlways, Header: proxyheader.Of(p.cfg), Fields: p.fields, Rewrite: match.Rewrite}
 }
 
-// headOf converts a request from net/http for route matching.
+// headOf converts a request from net/http for route matching: its path is as sent, as after head.Parse, and not as package url writes it.
 func headOf(req *http.Request) head.Request {
-	h := head.Request{Method: []byte(req.Method), Target: []byte(req.RequestURI), Path: []byte(req.URL.EscapedPath()), Query: []byte(req.URL.RawQuery)}
+	path, query, _ := strings.Cut(head.OriginForm(req.RequestURI), "?")
+	h := head.Request{Method: []byte(req.Method), Target: []byte(req.RequestURI), Path: []byte(path), Query: []byte(query)}
 	host := req.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -18,6 +18,7 @@ import (
 
 	"baton/router/config"
 	"baton/router/fields"
+	"baton/router/head"
 )
 
 // retryAfter is sent when no surrogate is up, in seconds: about one health check and its rise.
@@ -137,13 +138,10 @@ func redirect(w http.ResponseWriter, r *http.Request, d Decision) {
 	if base == "" {
 		base = "http://" + d.Address.String()
 	}
-	target := r.RequestURI
-	if !strings.HasPrefix(target, "/") { // absolute-form, or "*"
-		if target = r.URL.RequestURI(); target == "*" {
-			target = "/"
-		}
+	target := "/"
+	if r.RequestURI != "*" {
+		target = d.Rewrite.Path(head.OriginForm(r.RequestURI))
 	}
-	target = d.Rewrite.Path(target)
 	status := http.StatusTemporaryRedirect
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		status = http.StatusFound
@@ -179,14 +177,11 @@ func (s *Server) newProxy(errorLog *log.Logger) *httputil.ReverseProxy {
 
 // setTarget makes the target and the host of the request that the surrogate gets.
 func (p *passage) setTarget(pr *httputil.ProxyRequest) {
-	r, target := p.decision.Rewrite, pr.In.RequestURI
+	r, target := p.decision.Rewrite, head.OriginForm(pr.In.RequestURI)
 	if r.Host != "" {
 		pr.Out.Host = r.Host
 	}
-	if r.Prefix != "" && pr.In.URL.Path != "*" {
-		if target[0] != '/' { // absolute-form
-			target = pr.In.URL.RequestURI()
-		}
+	if r.Prefix != "" && target != "*" {
 		target = r.Path(target)
 		pr.Out.URL.Path, pr.Out.URL.RawPath = pathOf(target)
 	}

@@ -22,6 +22,10 @@ func TestRewriteOfProxiedRequests(t *testing.T) {
 		"all of the path":    {config.Rewrite{Prefix: "/b", Strip: 2}, "/a h", "/b h"},
 		"a path with //":     {config.Rewrite{Prefix: "/", Strip: 3}, "/a//b%20c?d h", "//b%20c?d h"},
 		"absolute-form":      {config.Rewrite{Prefix: "/b/", Strip: 3, Host: "o"}, "http://h/a/c?d h", "/b/c?d o"},
+		"as sent":            {config.Rewrite{Prefix: "/b/", Strip: 3}, "/a/{c}%7b?{ h", "/b/{c}%7b?{ h"},
+		"absolute, as sent":  {config.Rewrite{Prefix: "/b/", Strip: 3}, "http://h/a/{c}?d h", "/b/{c}?d h"},
+		"absolute, no path":  {config.Rewrite{Prefix: "/b"}, "http://h?d h", "/b/?d h"},
+		"absolute, nothing":  {config.Rewrite{}, "http://h/{c}? h", "/{c}? h"},
 		"an odd escape":      {config.Rewrite{Prefix: "/b/", Strip: 3}, "/a/%e2%28?%zz h", "/b/%e2%28?%zz h"},
 		"host of an OPTIONS": {config.Rewrite{Host: "o", Prefix: "/b"}, "* h", "* o"},
 	} {

@@ -3,6 +3,7 @@ package head
 import (
 	"bytes"
 	"net/netip"
+	"strings"
 )
 
 // Form is the form of a request target, RFC 9112 section 3.2. CONNECT's authority-form is refused.
@@ -177,6 +178,22 @@ func (r *Request) target() error {
 		}
 	}
 	return nil
+}
+
+// OriginForm is the path and query of a target that Parse accepts, as sent; "/" if an absolute target has no path. "*" stays.
+func OriginForm(target string) string {
+	if target[0] == '/' || target == "*" {
+		return target
+	}
+	_, rest, _ := strings.Cut(target, "://")
+	switch at := strings.IndexAny(rest, "/?"); {
+	case at < 0:
+		return "/"
+	case rest[at] == '?':
+		return "/" + rest[at:]
+	default:
+		return rest[at:]
+	}
 }
 
 func (r *Request) headers(b []byte, n int) (int, error) {

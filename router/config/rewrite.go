@@ -1,7 +1,9 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"baton/document"
@@ -33,12 +35,39 @@ func (d *decoder) rewrite(path string, n *node) Rewrite {
 	var r Rewrite
 	d.Fields(path, n, []key{
 		{Name: "host", Decode: func(path string, n *node) { r.Host = d.rewrittenHost(path, n) }},
-		{Name: "path_prefix", Decode: func(path string, n *node) { r.Prefix = d.pathPrefix(path, n) }},
+		{Name: "path_prefix", Decode: func(path string, n *node) { r.Prefix = d.rewrittenPrefix(path, n) }},
 	})
 	if d.Err() == nil && r == (Rewrite{}) {
 		d.Wrong(n, path, "rewrites nothing", "host, path_prefix or both")
 	}
 	return r
+}
+
+var badEscape = regexp.MustCompile(`%.?[^0-9A-Fa-f]`)
+
+// rewrittenPrefix decodes the beginning of a path as a surrogate is to read it: // in front is an authority, where a URL is read without its
+// scheme, and dots lead elsewhere.
+func (d *decoder) rewrittenPrefix(path string, n *node) string {
+	s := d.pathPrefix(path, n)
+	if d.Err() != nil {
+		return ""
+	}
+	for i, segment := range strings.Split(s, "/")[1:] {
+		problem := ""
+		switch {
+		case segment == "" && i < strings.Count(s, "/")-1:
+			problem = "holds //, which servers read in different ways"
+		case segment == "." || segment == "..":
+			problem = fmt.Sprintf("holds %q as a segment, which leads elsewhere", segment)
+		case badEscape.MatchString(segment + "/"):
+			problem = "holds % without two hexadecimal digits"
+		default:
+			continue
+		}
+		d.Wrong(n, path, fmt.Sprintf("%q %s", document.Clip(s), problem), "such as /video/")
+		return ""
+	}
+	return s
 }
 
 // rewrittenHost decodes the value of a Host field: a host as in match, without *, and a port.
@@ -108,9 +137,11 @@ func (d *decoder) checkRewrite(at string, v *VIP, r *Route, p *Pool) {
 	case next == "":
 	case len(next) > maxRewritten || len(old) > maxRewritten:
 		d.WrongAt(d.Place(prefix), prefix, fmt.Sprintf("and match.path_prefix have at most %d bytes", maxRewritten), "shorter ones")
+	case next == old && r.Rewrite.Host == "":
+		d.WrongAt(d.Place(prefix), prefix, fmt.Sprintf("%q is match.path_prefix, so that no path changes", document.Clip(next)), "another one, or no rewrite")
 	case old == "" && strings.HasSuffix(next, "/"):
 		d.WrongAt(d.Place(prefix), prefix, fmt.Sprintf("%q goes in front of whole paths, as the route has no match.path_prefix: /a would become %sa", document.Clip(next), document.Clip(next+"/")),
-			strings.TrimRight(next, "/"))
+			cmp.Or(strings.TrimRight(next, "/"), "no path_prefix"))
 	case old != "" && slash != strings.HasSuffix(next, "/"):
 		example := old + strings.Repeat("/", map[bool]int{false: 1}[slash]) + "a"
 		d.WrongAt(d.Place(prefix), prefix, fmt.Sprintf("%q and match.path_prefix %q do not both end with /: %s would become %s", document.Clip(next), document.Clip(old), document.Clip(example), document.Clip(next+example[len(old):])),

@@ -39,6 +39,8 @@ func TestParseRewrite(t *testing.T) {
 		"match: {path_prefix: /a}, rewrite: {path_prefix: /b}":                {Rewrite{Prefix: "/b", Strip: 2}, "/a/x?a", "/b/x?a"},
 		"match: {path_prefix: /a/}, rewrite: {path_prefix: /}":                {Rewrite{Prefix: "/", Strip: 3}, "/a/x", "/x"},
 		"match: {path_prefix: /}, rewrite: {path_prefix: /b/c/, host: h}":     {Rewrite{Host: "h", Prefix: "/b/c/", Strip: 1}, "/?q", "/b/c/?q"},
+		"match: {path_prefix: /a}, rewrite: {path_prefix: /...b/.c}":          {Rewrite{Prefix: "/...b/.c", Strip: 2}, "/a", "/...b/.c"},
+		"match: {path_prefix: /a}, rewrite: {path_prefix: /a, host: h}":       {Rewrite{Host: "h", Prefix: "/a", Strip: 2}, "/a/x", "/a/x"},
 		"match: {path_prefix: /a, host: h.net}, rewrite: {path_prefix: /%41}": {Rewrite{Prefix: "/%41", Strip: 2}, "/a", "/%41"},
 	} {
 		cfg, err := Parse("f", []byte(rewriting(keys)))
@@ -67,6 +69,13 @@ func TestRefuseRewrite(t *testing.T) {
 		{"a port that is none", rewriting(`rewrite: {host: "a:b"}`), `f:5:26: vips[0].routes[0].rewrite.host: "a:b" is not a host (such as origin.example.net or origin.example.net:8080)`},
 		{"a path that is none", rewriting("rewrite: {path_prefix: a}"), `f:5:33: vips[0].routes[0].rewrite.path_prefix: "a" does not begin with / (such as /video/)`},
 		{"a query", rewriting("rewrite: {path_prefix: /a?b}"), `f:5:33: vips[0].routes[0].rewrite.path_prefix: "/a?b" holds '?', which is never part of a path (the path alone: a query is not matched)`},
+		{"two //", rewriting("match: {path_prefix: /a/}, rewrite: {path_prefix: //b/}"), `f:5:60: vips[0].routes[0].rewrite.path_prefix: "//b/" holds //, which servers read in different ways (such as /video/)`},
+		{"two // alone", rewriting("match: {path_prefix: /a/}, rewrite: {path_prefix: //}"), `f:5:60: vips[0].routes[0].rewrite.path_prefix: "//" holds //, which servers read in different ways (such as /video/)`},
+		{"a way out", rewriting("match: {path_prefix: /a}, rewrite: {path_prefix: /b/..}"), `f:5:59: vips[0].routes[0].rewrite.path_prefix: "/b/.." holds ".." as a segment, which leads elsewhere (such as /video/)`},
+		{"a dot", rewriting("match: {path_prefix: /a/}, rewrite: {path_prefix: /./b/}"), `f:5:60: vips[0].routes[0].rewrite.path_prefix: "/./b/" holds "." as a segment, which leads elsewhere (such as /video/)`},
+		{"half an escape", rewriting("match: {path_prefix: /a/}, rewrite: {path_prefix: /%4/}"), `f:5:60: vips[0].routes[0].rewrite.path_prefix: "/%4/" holds % without two hexadecimal digits (such as /video/)`},
+		{"/ in front", rewriting("rewrite: {path_prefix: /}"), `f:5:33: vips[0].routes[0].rewrite.path_prefix: "/" goes in front of whole paths, as the route has no match.path_prefix: /a would become //a (no path_prefix)`},
+		{"the same", rewriting("match: {path_prefix: /a/}, rewrite: {path_prefix: /a/}"), `f:5:60: vips[0].routes[0].rewrite.path_prefix: "/a/" is match.path_prefix, so that no path changes (another one, or no rewrite)`},
 		{"a / too many", rewriting("match: {path_prefix: /a}, rewrite: {path_prefix: /}"), `f:5:59: vips[0].routes[0].rewrite.path_prefix: "/" and match.path_prefix "/a" do not both end with /: /a/a would become //a (both with /, or both without)`},
 		{"a / too few", rewriting("match: {path_prefix: /a/}, rewrite: {path_prefix: /b}"), `f:5:60: vips[0].routes[0].rewrite.path_prefix: "/b" and match.path_prefix "/a/" do not both end with /: /a/a would become /ba (both with /, or both without)`},
 		{"in front, with /", rewriting("rewrite: {path_prefix: /b/}"), `f:5:33: vips[0].routes[0].rewrite.path_prefix: "/b/" goes in front of whole paths, as the route has no match.path_prefix: /a would become /b//a (/b)`},

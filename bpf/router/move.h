@@ -119,6 +119,8 @@ static __always_inline __u32 begin_next(struct work *w, __u32 idx, struct splice
 	__u32 next;
 
 	bpf_spin_lock(&s->lock);
+	if (w->routing.vip.flags & VIP_HOLD && same_tuple(&s->client, &in->packet->key))
+		s->flags |= SPLICE_HOLD | SPLICE_ROUTED; /* the session may be older than the VIP's configuration */
 	here = !local && (w->decision.surrogate == NO_SURROGATE ? s->pool == w->decision.pool
 								: s->surrogate == w->decision.surrogate);
 	next = request_event(s, in, &w->decision, &insertion, here, &w->out);

@@ -129,6 +129,9 @@ static __always_inline int after_client(struct __sk_buff *skb, struct work *w, c
 	case NEXT_REQUEST:
 		return BEGINS_REQUEST;
 	case NEXT_UPCALL:
+		/* behind a decided request that has to wait: user space, which has nothing to decide, would send it back */
+		if (lookup_client(&w->packet.key, &w->known) == KNOWN && w->known.state != CLIENT_UPCALL)
+			return DROP_EARLY;
 		return to_user_space(w, set);
 	case NEXT_EARLY:
 		return DROP_EARLY;
@@ -195,6 +198,9 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 		if (verdict)
 			return verdict;
 	}
+	verdict = split_request(skb, &w->packet, s, &w->sum);
+	if (verdict)
+		return verdict;
 	verdict = read_repeated(skb, w, set, s, &in);
 	if (verdict)
 		return verdict;

@@ -45,6 +45,33 @@ static __always_inline int hold_more(struct __sk_buff *skb, struct packet *p, st
 	return cut_packet(skb, p, buffer, over) ? 0 : DROP_EARLY;
 }
 
+/* Bytes of the packet from an open head on, or from a request on that user space decides, if it has others in front. */
+static __always_inline __u32 from_request(const struct splice *s, const struct packet *p)
+{
+	__u32 start = p->seq + s->to_server_seq, end = start + p->len, head = head_start(s);
+
+	if (s->ins_len && s->ins_head && before(start, head) && before(head, end))
+		return end - head;
+	return s->flags & SPLICE_UPCALL && before(start, s->snd_nxt) && before(s->snd_nxt, end) ? end - s->snd_nxt : 0;
+}
+
+/*
+ * Trims a packet to what is in front of such a request. A surrogate may answer before it has all of a request, and a client
+ * repeats the rest and its next request in one packet (Linux, tcp_retrans_try_collapse). Once it has an acknowledgement of the
+ * rest, it repeats the next request alone. Returns 0, or the verdict on a packet that must be dropped.
+ */
+static __always_inline int split_request(struct __sk_buff *skb, struct packet *p, const struct splice *s,
+					 struct sum_bytes *buffer)
+{
+	__u32 over = from_request(s, p);
+
+	if (!over)
+		return 0;
+	if (!checksum_ok(skb, p, buffer))
+		return DROP_BAD_CHECKSUM;
+	return cut_packet(skb, p, buffer, over) ? 0 : DROP_EARLY;
+}
+
 /* The first packet of a decided request, where requests are held. False: it must be dropped. */
 static __always_inline bool hold_first(struct __sk_buff *skb, struct packet *p, const struct decision *d,
 				       struct walk *k, struct sum_bytes *buffer)

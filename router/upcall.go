@@ -218,9 +218,9 @@ func (u *upcalls) reserve(p *pending, bytes int) bool {
 	}
 }
 
-// stalledHead is the length of a partial head, in bytes, from which the client is assumed to have exhausted its initial window:
-// nothing is acknowledged before the decision.
-const stalledHead = 2 << 10
+// stalledHead is the length of a partial head, in bytes, from which its rest may be lost, or not sent: nothing is acknowledged before the
+// decision, so that a client repeats its first segment alone, or has exhausted its initial window. It is below that of a full segment.
+const stalledHead = 1 << 10
 
 // expire refuses heads that trickle in (408), and hands those that are stalled over to the proxy, whose socket acknowledges them.
 func (u *upcalls) expire(ctx context.Context) {

@@ -51,6 +51,8 @@ type leaving struct {
 const (
 	// legWait is how long a request waits for a leg of one surrogate.
 	legWait = 2 * time.Second
+	// keptLegWait is the same where no proxy takes over: a SYN that is lost twice is repeated after 3 s.
+	keptLegWait = 4 * time.Second
 	// maxDeciding bounds the requests being decided, most of which wait for a leg. Other clients retransmit.
 	maxDeciding = 4096
 	// leavers is the number of goroutines that assign clients to listeners, maxLeaving the length of their queue.
@@ -361,7 +363,11 @@ func (u *upcalls) splice(ctx context.Context, s *state, p *pending, w *wanted) b
 			u.proxied.add(clientKey{p.client, p.vip}, name, time.Now())
 			break
 		}
-		wait, cancel := context.WithTimeout(ctx, legWait)
+		patience := legWait
+		if pool.cfg.Keeps() {
+			patience = keptLegWait
+		}
+		wait, cancel := context.WithTimeout(ctx, patience)
 		d.Surrogate = pool.ids[at]
 		if pool.cfg.Keeps() {
 			var k legs.KeptLeg

@@ -8,6 +8,7 @@ import (
 	kernel "baton/datapath/router"
 	"baton/document"
 	"baton/router/config"
+	"baton/router/fields"
 )
 
 // Check reports a configuration that exceeds the data path's tables, at start and at reload. The error is a *config.Error.
@@ -31,6 +32,39 @@ func Check(cfg *config.Config) error {
 			return refuse(document.Index(document.Join("pools", p.Name)+".surrogates", room), all, kernel.MaxSurrogates)
 		}
 		room -= len(p.Surrogates)
+	}
+	return checkEdits(cfg)
+}
+
+// maxEdits are the different changes of requests in a configuration: at a reload the data path has those of two.
+const maxEdits = kernel.MaxEdits / 2
+
+func checkEdits(cfg *config.Config) error {
+	different := make(map[kernel.Edit]bool)
+	fits := func(key string, e kernel.Edit) error {
+		if e != (kernel.Edit{}) {
+			different[e] = true
+		}
+		if len(different) <= maxEdits {
+			return nil
+		}
+		return cfg.Places.Wrong(key, fmt.Sprintf("has one more than %d different fields and rewrites of requests, which the data path holds", maxEdits), "several routers")
+	}
+	pools := make(map[string]*poolState)
+	for i := range cfg.Pools {
+		p := &poolState{cfg: &cfg.Pools[i], fields: fields.Of(&cfg.Pools[i])}
+		pools[p.cfg.Name] = p
+		_, e := p.header()
+		if err := fits(document.Join("pools", p.cfg.Name), e); err != nil {
+			return err
+		}
+	}
+	for i, v := range cfg.VIPs {
+		for j, r := range v.Routes {
+			if err := fits(fmt.Sprintf("vips[%d].routes[%d]", i, j), pools[r.Pool].edit(r.Rewrite)); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -30,6 +30,15 @@ func sized(vips int, pools ...int) string {
 	return b.String()
 }
 
+// fielded is a file with so many pools with fields of their own, and a route with a rewrite.
+func fielded(pools int) string {
+	file := strings.Replace(sized(1, ones(pools)...), "routes: [", "routes: [{match: {host: a}, rewrite: {host: b}, pool: p0}, ", 1)
+	for i := range pools {
+		file = strings.Replace(file, fmt.Sprintf("  p%d:\n", i), fmt.Sprintf("  p%d:\n    client_address: x-client-%d\n    client_address_mode: append\n", i, i), 1)
+	}
+	return file
+}
+
 func ones(n int) []int {
 	out := make([]int, n)
 	for i := range out {
@@ -49,6 +58,9 @@ func TestCheck(t *testing.T) {
 		{"one pool more", sized(1, ones(kernel.MaxPools+1)...), "f:773:3: pools.p256: is one of 257, and the data path holds 256 (several routers)"},
 		{"surrogates", sized(1, 500, 500, 24), ""},
 		{"one surrogate more", sized(1, 500, 500, 25), "f:1035:10: pools.p2.surrogates[24]: is one of 1025, and the data path holds 1024 (several routers)"},
+		{"edits", fielded(maxEdits - 1), ""},
+		{"one rewrite more", fielded(maxEdits), "f:3:60: vips[0].routes[0]: has one more than 128 different fields and rewrites of requests, which the data path holds (several routers)"},
+		{"one field more", fielded(maxEdits + 1), "f:645:3: pools.p128: has one more than 128 different fields and rewrites of requests, which the data path holds (several routers)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg, err := config.Parse("f", []byte(tt.file))

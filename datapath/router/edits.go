@@ -11,8 +11,9 @@ import (
 )
 
 // Greatest sizes: EditText of each part of an Edit, EditPadding of what one takes away of a head (the beginning of its target and its host),
-// both in bytes; Watches of a VIP's watched names.
+// both in bytes; Watches of a VIP's watched names; MaxEdits of all different ones, in both generations of the tables.
 const (
+	MaxEdits    = int(routerBoundMAX_EDITS)
 	EditText    = int(routerBoundEDIT_TEXT)
 	EditPadding = int(routerBoundEDIT_PADDING)
 	Watches     = int(routerBoundWATCHES)

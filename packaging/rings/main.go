@@ -15,7 +15,7 @@ import (
 
 // Times of one run: a package may take this long, and each fuzz target runs for that long after its seeds.
 const (
-	packageTimeout = 10 * time.Minute
+	packageTimeout = 20 * time.Minute
 	fuzzTime       = 5 * time.Second
 )
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,10 +27,9 @@ type (
 )
 
 const (
-	lostName   = "lost"
-	askedRate  = 30_000 // requests a second while records are counted
-	stopWithin = 2 * time.Second
-	logWithin  = 5 * time.Second // of the last record
+	lostName  = "lost"
+	askedRate = 30_000          // requests a second while records are counted
+	logWithin = 5 * time.Second // of the last record
 )
 
 // Experiment uses the topology of the experiment handoff.
@@ -107,7 +105,6 @@ func config(t *topology, format string) string {
 
 func nginx(name, is, access string) contender {
 	return contender{Name: name, Is: is, Start: func(_ context.Context, t *turn) error {
-		t.Lab.T().Helper()
 		if err := freshLog(t.Topology); err != nil {
 			return err
 		}
@@ -118,12 +115,7 @@ func nginx(name, is, access string) contender {
 		for _, a := range t.Topology.Addresses() {
 			o.Backends = append(o.Backends, a.String())
 		}
-		t.Topology.OwnVIP(true)
-		t.OnEnd(func() error { t.Topology.OwnVIP(false); return nil })
-		s := peers.NginxProxy(t.Topology.Router, o)
-		t.Runs(s.Process, s.Version)
-		t.OnEnd(func() error { return s.Process.Stop(stopWithin) })
-		t.Topology.Front = handoff.Front{Targets: []netip.AddrPort{t.Topology.VIP()}}
+		handoff.OnVIP(t, func() *peers.Server { return peers.NginxProxy(t.Topology.Router, o) })
 		return nil
 	}}
 }

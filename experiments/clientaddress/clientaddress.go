@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"baton/experiments"
 	"baton/experiments/handoff"
@@ -23,8 +22,6 @@ type (
 
 // proxyPort is where the surrogates expect a PROXY header; port 80 is without.
 const proxyPort = 82
-
-const stopWithin = 2 * time.Second
 
 // Experiment uses the topology of the experiment handoff.
 func Experiment() experiments.Experiment[*topology] {
@@ -120,13 +117,7 @@ func haproxy(name, is, options, server string, header bool) contender {
 		for i, a := range backends(t.Topology, header) {
 			config += fmt.Sprintf("\tserver s%d %s%s\n", i+1, a, server)
 		}
-		t.Lab.T().Helper()
-		t.Topology.OwnVIP(true)
-		t.OnEnd(func() error { t.Topology.OwnVIP(false); return nil })
-		s := peers.HAProxy(t.Topology.Router, peers.HAProxyOptions{Config: config})
-		t.Runs(s.Process, s.Version)
-		t.OnEnd(func() error { return s.Process.Stop(stopWithin) })
-		t.Topology.Front = handoff.Front{Targets: []netip.AddrPort{t.Topology.VIP()}}
+		handoff.OnVIP(t, func() *peers.Server { return peers.HAProxy(t.Topology.Router, peers.HAProxyOptions{Config: config}) })
 		return nil
 	}}
 }

@@ -34,7 +34,7 @@ func Direct() Contender {
 // HAProxy is HAProxy in HTTP mode with connection reuse.
 func HAProxy() Contender {
 	return Contender{Name: "haproxy", Is: "HTTP mode, `http-reuse always`", Start: func(_ context.Context, t *Turn) error {
-		onVIP(t, func() *peers.Server {
+		OnVIP(t, func() *peers.Server {
 			return peers.HAProxy(t.Topology.Router, peers.HAProxyOptions{Backends: t.Topology.backends()})
 		})
 		return nil
@@ -45,7 +45,7 @@ func HAProxy() Contender {
 func NginxProxy() Contender {
 	return Contender{Name: "nginx", Is: "`proxy_pass` with idle connections kept to the surrogates, no temporary files",
 		Start: func(_ context.Context, t *Turn) error {
-			onVIP(t, func() *peers.Server {
+			OnVIP(t, func() *peers.Server {
 				return peers.NginxProxy(t.Topology.Router, peers.NginxProxyOptions{Backends: t.Topology.backends(),
 					NginxOptions: peers.NginxOptions{NoAccessLog: true, Connections: 4096}})
 			})
@@ -58,7 +58,7 @@ func Redirect() Contender {
 	return Contender{Name: "redirect",
 		Is: "nginx answers 302, the client follows on a new connection; a keep-alive client stays with the surrogate it was sent to",
 		Start: func(_ context.Context, t *Turn) error {
-			onVIP(t, func() *peers.Server {
+			OnVIP(t, func() *peers.Server {
 				return peers.Nginx(t.Topology.Router, peers.NginxOptions{NoAccessLog: true, Connections: 4096, Server: t.Topology.redirection()})
 			})
 			t.Topology.Front.Follow = true
@@ -95,8 +95,8 @@ func (t *Topology) backends() []string {
 	return list
 }
 
-// onVIP starts a server on the router, which has the VIP for this turn.
-func onVIP(t *Turn, start func() *peers.Server) {
+// OnVIP starts a server on the router, which has the VIP for this turn.
+func OnVIP(t *Turn, start func() *peers.Server) {
 	t.Lab.T().Helper()
 	t.Topology.OwnVIP(true)
 	t.OnEnd(func() error { t.Topology.OwnVIP(false); return nil })

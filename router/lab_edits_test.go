@@ -116,10 +116,10 @@ func TestEditedHeads(t *testing.T) {
 	}
 }
 
-// ids are the requests' ids as the surrogates have got them, by number.
+// ids are the requests' ids as the surrogates have got them, by number, and the numbers by id.
 type ids struct {
-	mu  sync.Mutex
-	got map[string]string
+	mu       sync.Mutex
+	got, had map[string]string
 }
 
 func editHeads(t *testing.T, o lab.LinkOptions, sessions int, v6 bool, spliced, proxied, appended string) {
@@ -132,7 +132,7 @@ func editHeads(t *testing.T, o lab.LinkOptions, sessions int, v6 bool, spliced, 
 	peers.Nginx(s.Host, peers.NginxOptions{Requests: 100_000, Server: told})
 	log := filepath.Join(t.TempDir(), "access.log")
 	r := n.start(fmt.Sprintf(editing, s.address(v6), spliced, proxied, n.front.Name, log, appended))
-	all := ids{got: make(map[string]string)}
+	all := ids{got: make(map[string]string), had: make(map[string]string)}
 	const clients, requests = 6, 12
 	var work errgroup.Group
 	for c := range clients {
@@ -210,12 +210,10 @@ func (a *ids) add(number, id string) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for other, had := range a.got {
-		if had == id {
-			return fmt.Errorf("requests %s and %s have the same id %s", number, other, id)
-		}
+	if other, twice := a.had[id]; twice {
+		return fmt.Errorf("requests %s and %s have the same id %s", number, other, id)
 	}
-	a.got[number] = id
+	a.got[number], a.had[id] = id, number
 	return nil
 }
 

@@ -23,7 +23,7 @@ import (
 	"baton/lab/peers"
 )
 
-// marks is nginx's log of what it is told of each request.
+// marks is the format of nginx's log: the fields that tell it the client, for each request.
 const marks = `log_format marks escape=none '$arg_n|$http_x_forwarded_for|$http_forwarded|$http_x_real_ip|$http_x_client|$http_x_forwarded_proto|$http_x_request_id|$connection';`
 
 // marked is the configuration: %[1]q and %[2]q are VIPs, %[3]s their interface, %[4]q the surrogate, %[5]q the router's log.

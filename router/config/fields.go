@@ -33,7 +33,7 @@ const (
 	Append  AddressMode = "append"  // it stays, and the router's comes behind it
 )
 
-// AddedField is another field that the router sets in requests, in place of a client's own.
+// AddedField names a further field that the router sets in each request. It replaces the client's.
 type AddedField string
 
 // The fields.
@@ -98,7 +98,7 @@ var meanings = []string{
 // meaningsFrom are the beginnings of more such names.
 var meaningsFrom = []string{"accept-", "access-control-", "content-", "if-", "sec-", "www-authenticate"}
 
-// noNames are words that somebody writes who does not mean a field.
+// noNames are words that are valid field names, but that a user writes to switch something on or off.
 var noNames = []string{"client", "false", "hidden", "keep", "no", "none", "off", "on", "relay", "router", "source", "transparent", "true", "yes"}
 
 func hasMeaning(name string) bool {

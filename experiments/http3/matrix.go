@@ -188,7 +188,7 @@ func rebound(ctx context.Context, a *attempt, address bool) error {
 	if err != nil {
 		return err
 	}
-	_, seen, err := a.behind(ctx, conditions{rebind: 1 << 20, rebinds: rebinds, readdr: address}, plain, peers.Visit{Path: some})
+	_, seen, err := a.behind(ctx, conditions{rebind: 1 << 20, most: rebinds, readdr: address}, plain, peers.Visit{Path: some})
 	if err != nil {
 		return err
 	}

@@ -17,11 +17,11 @@ import (
 
 // conditions are what a NAT does to the datagrams that it forwards.
 type conditions struct {
-	loss    float64 // of datagrams, in both directions
-	lose    int     // which datagram of a client is lost, from 1; 0: none
-	rebind  int     // after so many bytes to the client it has another port; 0: never
-	readdr  bool    // and another address
-	rebinds int     // at most
+	loss   float64 // of datagrams, in both directions
+	lose   int     // which datagram of a client is lost, from 1; 0: none
+	rebind int     // after so many bytes to the client it has another port; 0: never
+	readdr bool    // and another address
+	most   int     // times that it has
 }
 
 // nat is a NAT on the client's host. Clients send to it at its loopback address. It forwards what they send from sockets of its own, and looks at what
@@ -47,6 +47,7 @@ type mapping struct {
 	up, down  int  // bytes that the server has got and sent
 	validated bool // the server has a Handshake packet of the client (RFC 9000, section 8.1)
 	since     int  // bytes to the client since the last rebinding
+	due       bool // to be rebound: with the client's next datagram, as it may have nothing to say by itself if what comes to the old port is lost
 	number    int  // from 0
 }
 
@@ -140,6 +141,9 @@ func (n *nat) outward(client netip.AddrPort, b []byte) *net.UDPConn {
 			return nil
 		}
 	}
+	if n.rebinds(m) && !n.assign(client, m) {
+		return nil
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.flows[client] == nil {
@@ -154,6 +158,18 @@ func (n *nat) outward(client netip.AddrPort, b []byte) *net.UDPConn {
 	m.up += len(b)
 	m.validated = n.note(b, n.seen.toServer) > 0 || m.validated
 	return m.out
+}
+
+// rebinds tells whether a client gets another port now.
+func (n *nat) rebinds(m *mapping) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !m.due {
+		return false
+	}
+	m.due, m.since = false, 0
+	n.seen.rebound++
+	return true
 }
 
 // note counts a datagram's packets, and returns how many bytes of it are Handshake packets. Called with the lock.
@@ -197,35 +213,33 @@ func (n *nat) fromServer(client netip.AddrPort, m *mapping, out *net.UDPConn) {
 		if err != nil {
 			return
 		}
-		passes, rebinds := n.inward(m, b[:size])
+		passes, current := n.inward(m, out, b[:size])
 		if passes {
 			_, _ = n.front.WriteToUDPAddrPort(b[:size], client) // the client may have gone
 		}
-		if rebinds {
-			n.assign(client, m)
+		if !current {
 			return
 		}
 	}
 }
 
-// inward tells whether a server's datagram passes, and whether the client has another port from then on.
-func (n *nat) inward(m *mapping, b []byte) (passes, rebinds bool) {
+// inward tells whether a server's datagram passes, and whether the port that it came to is still the client's.
+func (n *nat) inward(m *mapping, at *net.UDPConn, b []byte) (passes, current bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if m.out != at {
+		return false, false
+	}
 	m.down += len(b)
 	if !m.validated && m.down > 3*m.up+beyond && n.seen.amplified == "" {
 		n.seen.amplified = fmt.Sprintf("%d bytes for %d of a client whose address was not validated", m.down, m.up)
 	}
 	if n.random.Float64() < n.loss {
 		n.seen.lost++
-		return false, false
+		return false, true
 	}
 	n.seen.handshakes[m.number] += n.note(b, n.seen.toClient)
 	m.since += len(b)
-	if n.rebind > 0 && m.since >= n.rebind && n.seen.rebound < n.rebinds {
-		m.since = 0
-		n.seen.rebound++
-		return true, true
-	}
-	return true, false
+	m.due = n.rebind > 0 && m.since >= n.rebind && n.seen.rebound < n.most
+	return true, true
 }

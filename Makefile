@@ -22,8 +22,8 @@ deps: ## install what is missing, from Debian's archive (root)
 generate: ## compile bpf/ with clang-19, write the Go bindings in datapath/ and the tables of openflow/
 	$(GO) generate ./datapath/... ./openflow
 
-build: ## bin/baton and bin/baton-lab (needs only Go)
-	CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '-s -w' -o bin/ ./cmd/baton ./cmd/baton-lab
+build: ## bin/baton, bin/baton-cdn and bin/baton-lab (needs only Go)
+	CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '-s -w' -o bin/ ./cmd/baton ./cmd/baton-cdn ./cmd/baton-lab
 	@size=$$(stat -c %s bin/baton); [ $$size -le $(LARGEST) ] || \
 		{ echo "bin/baton has $$size bytes, $(LARGEST) at most: go tool nm -size -sort size says what of" >&2; exit 1; }
 

@@ -191,24 +191,36 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestNoLaboratoryInBaton: what users run has neither networks of namespaces nor experiments in it, nor what draws plots and pages, by whatever
-// way.
-func TestNoLaboratoryInBaton(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "baton/cmd/baton").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	packages := strings.Fields(string(out))
-	if !slices.Contains(packages, "baton/router") {
-		t.Fatalf("%d packages, and the router is not among them", len(packages))
-	}
-	for _, p := range packages {
-		for _, no := range []string{"baton/lab", "baton/experiments", "gonum.org/", "codeberg.org/go-pdf", "codeberg.org/go-fonts", "git.sr.ht/~sbinet",
-			"golang.org/x/image", "testing"} {
-			if p == no || strings.HasPrefix(p, strings.TrimSuffix(no, "/")+"/") {
-				t.Errorf("baton has %s in it", p)
+// laboratory is in no program that users run: networks of namespaces, experiments, and what draws plots and pages.
+var laboratory = []string{"baton/lab", "baton/experiments", "gonum.org/", "codeberg.org/go-pdf", "codeberg.org/go-fonts", "git.sr.ht/~sbinet",
+	"golang.org/x/image", "testing"}
+
+// TestWhatProgramsHave: baton is on every host, and has a limit in the Makefile; baton-cdn has no data path.
+func TestWhatProgramsHave(t *testing.T) {
+	for _, program := range []struct {
+		name, has string
+		without   []string
+	}{
+		{"baton", "baton/router", []string{"baton/nameserver", "baton/controller", "github.com/miekg/dns", "go.etcd.io/"}},
+		{"baton-cdn", "baton/cmd/cli/part", []string{"baton/router", "baton/forwarder", "baton/datapath", "baton/relay", "github.com/cilium/ebpf"}},
+	} {
+		t.Run(program.name, func(t *testing.T) {
+			out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "baton/cmd/"+program.name).Output()
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
+			packages := strings.Fields(string(out))
+			if !slices.Contains(packages, program.has) {
+				t.Fatalf("%d packages, and %s is not among them", len(packages), program.has)
+			}
+			for _, p := range packages {
+				for _, no := range slices.Concat(laboratory, program.without) {
+					if p == no || strings.HasPrefix(p, strings.TrimSuffix(no, "/")+"/") {
+						t.Errorf("it has %s in it", p)
+					}
+				}
+			}
+		})
 	}
 }
 

@@ -35,7 +35,7 @@ func tree(e cli.Env) *cobra.Command {
   baton-lab lab up examples/lab/ten.yaml
   baton-lab experiment run handoff`,
 		Annotations: map[string]string{cli.Elsewhere: "router=baton router,relay=baton relay,anycast=baton anycast,forwarder=baton forwarder," +
-			"balance=baton balance,purge=baton purge,get=baton get,status=baton status"},
+			"balance=baton balance,purge=baton purge,nameserver=baton nameserver,controller=baton controller,get=baton get,status=baton status"},
 	}
 	root.AddCommand(demoCommand(e), labCommand(e), experimentCommand(e), conformanceCommand(e))
 	return root

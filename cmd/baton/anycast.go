@@ -12,69 +12,70 @@ import (
 	"baton/anycast/config"
 	"baton/api"
 	"baton/cmd/cli"
+	"baton/cmd/cli/part"
 )
 
-func anycastPart() *part {
-	return &part{
-		name: "anycast", noun: "site or planner", short: "Anycast: announces a service from several sites, by health and load",
-		long: `A site announces a service's prefixes to its routers by BGP, according to its health and load. An overloaded site becomes less attractive
+func anycastPart() *part.Part {
+	return &part.Part{
+		Name: "anycast", Noun: "site or planner", Short: "Anycast: announces a service from several sites, by health and load",
+		Long: `A site announces a service's prefixes to its routers by BGP, according to its health and load. An overloaded site becomes less attractive
 step by step, and a dead one withdraws its routes, unless it is the last one known to be up. A planner collects the reports of all sites, and
 proposes levels to them or programs a static map into OpenFlow forwarders.`,
-		runs: `SIGHUP reloads the configuration; sessions and the level stay. On SIGTERM a site drains for site.stop, withdraws its routes, and closes
+		Runs: `SIGHUP reloads the configuration; sessions and the level stay. On SIGTERM a site drains for site.stop, withdraws its routes, and closes
 the sessions; a planner changes nothing.`,
-		reloads:  "Unchanged BGP sessions and the level stay.",
-		cleans:   "This state is the service's addresses that it has added to an interface.",
-		shows:    "a running site or planner: level and its reason, health, load, sessions, other sites",
-		examples: "\n  baton anycast status -o json | jq .site.level",
-		sockets:  []string{"/run/baton/anycast.sock", "/run/baton-anycast/anycast.sock"},
-		control: func(file string, text []byte) (string, error) {
+		Reloads:  "Unchanged BGP sessions and the level stay.",
+		Cleans:   "This state is the service's addresses that it has added to an interface.",
+		Shows:    "a running site or planner: level and its reason, health, load, sessions, other sites",
+		Examples: "\n  baton anycast status -o json | jq .site.level",
+		Sockets:  []string{"/run/baton/anycast.sock", "/run/baton-anycast/anycast.sock"},
+		Control: func(file string, text []byte) (string, error) {
 			cfg, err := config.Parse(file, text)
 			if err != nil {
 				return "", err
 			}
 			return cfg.Listen.Control, nil
 		},
-		check: checkAnycast, run: runAnycast, status: anycastStatus, cleanup: cleanAnycast,
-		more: []func(*part, cli.Env) *cobra.Command{anycastDrainCommand, anycastUndrainCommand, anycastLevelCommand, anycastPlanCommand},
+		Check: checkAnycast, Run: runAnycast, Status: anycastStatus, Cleanup: cleanAnycast,
+		More: []func(*part.Part, cli.Env) *cobra.Command{anycastDrainCommand, anycastUndrainCommand, anycastLevelCommand, anycastPlanCommand},
 	}
 }
 
-func checkAnycast(file string) (checked, error) {
+func checkAnycast(file string) (part.Checked, error) {
 	cfg, err := config.Load(file)
 	if err != nil {
-		return checked{}, err
+		return part.Checked{}, err
 	}
-	return checked{Has: anycastSummary(cfg), Warnings: cfg.Warnings}, nil
+	return part.Checked{Has: anycastSummary(cfg), Warnings: cfg.Warnings}, nil
 }
 
 // anycastSummary describes a configuration in a line.
 func anycastSummary(cfg *config.Config) string {
 	out := ""
 	if s := cfg.Site; s != nil {
-		out = fmt.Sprintf("site %s, %s, %s", cfg.Name, count(len(s.Prefixes), "prefix"), count(len(s.BGP.Peers), "router"))
+		out = fmt.Sprintf("site %s, %s, %s", cfg.Name, cli.Count(len(s.Prefixes), "prefix"), cli.Count(len(s.BGP.Peers), "router"))
 	}
 	if p := cfg.Planner; p != nil {
 		if out != "" {
 			out += "; "
 		}
-		out += "planner of " + count(len(p.Sites), "site")
+		out += "planner of " + cli.Count(len(p.Sites), "site")
 	}
 	return out
 }
 
-func runAnycast(ctx context.Context, d daemon) error {
-	cfg, err := config.Load(d.file)
+func runAnycast(ctx context.Context, d part.Daemon) error {
+	cfg, err := config.Load(d.File)
 	if err != nil {
 		return cli.UsageError{Err: err}
 	}
 	a, err := anycast.New(anycast.Options{
-		Config: cfg, Version: version, Log: d.log,
-		Load: func() (*config.Config, error) { return config.Load(d.file) },
+		Config: cfg, Version: version, Log: d.Log,
+		Load: func() (*config.Config, error) { return config.Load(d.File) },
 	})
 	if err != nil {
 		return err
 	}
-	defer onHangup(func() { _, _ = a.Reload() })()
+	defer part.OnHangup(func() { _, _ = a.Reload() })()
 	return a.Run(ctx)
 }
 
@@ -86,7 +87,7 @@ func cleanAnycast(file string) ([]string, error) {
 	return anycast.Cleanup(cfg)
 }
 
-func anycastStatus(ctx context.Context, client *api.Client) (status, error) {
+func anycastStatus(ctx context.Context, client *api.Client) (part.Status, error) {
 	s, err := client.Anycast(ctx)
 	state := ""
 	if s.Site != nil {
@@ -96,10 +97,10 @@ func anycastStatus(ctx context.Context, client *api.Client) (status, error) {
 		if state != "" {
 			state += "; "
 		}
-		state += "planner of " + count(len(s.Planner.Sites), "site")
+		state += "planner of " + cli.Count(len(s.Planner.Sites), "site")
 	}
-	return status{
-		data: s, table: func(out io.Writer, wide bool) error { return printAnycast(out, &s, wide, time.Now()) },
-		brief: brief{Name: s.Name, PID: s.PID, Started: s.Started, Version: s.Version, Config: s.Config, State: state},
+	return part.Status{
+		Data: s, Table: func(out io.Writer, wide bool) error { return printAnycast(out, &s, wide, time.Now()) },
+		Brief: part.Brief{Name: s.Name, PID: s.PID, Started: s.Started, Version: s.Version, Config: s.Config, State: state},
 	}, err
 }

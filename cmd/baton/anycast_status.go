@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"baton/api"
+	"baton/cmd/cli"
 )
 
 func printAnycast(out io.Writer, s *api.AnycastStatus, wide bool, now time.Time) error {
 	fmt.Fprintf(out, "%s: baton %s, pid %d, up %s\n", s.Name, s.Version, s.PID, now.Sub(s.Started).Round(time.Second))
 	if wide {
-		fmt.Fprintf(out, "%s, read %s ago; %d reloads, %d refused\n", s.Config, age(now, s.Loaded), s.Reloads, s.ReloadsFailed)
+		fmt.Fprintf(out, "%s, read %s ago; %d reloads, %d refused\n", s.Config, cli.Age(now, s.Loaded), s.Reloads, s.ReloadsFailed)
 	}
 	if s.Site != nil {
 		if err := printSite(out, s.Site, now); err != nil {
@@ -32,7 +33,7 @@ func printSite(out io.Writer, s *api.AnycastSite, now time.Time) error {
 	if len(s.Prefixes) == 0 {
 		announces = "announces nothing itself, is "
 	}
-	fmt.Fprintf(out, "%sat level %s for %s: %s\n", announces, s.Level, age(now, s.Since), s.Reason)
+	fmt.Fprintf(out, "%sat level %s for %s: %s\n", announces, s.Level, cli.Age(now, s.Since), s.Reason)
 	if s.Held != "" {
 		fmt.Fprintf(out, "wants level %s; %s holds it for %s more\n", s.Want, s.Held, s.HeldUntil.Sub(now).Round(time.Second))
 	}
@@ -40,7 +41,7 @@ func printSite(out io.Writer, s *api.AnycastSite, now time.Time) error {
 		fmt.Fprintln(out, "the routers do not know:", s.Fault)
 	}
 	if s.Instruction.Kind != "" {
-		fmt.Fprintf(out, "instruction %s%s, given %s ago\n", s.Instruction.Kind, spaced(s.Instruction.Level), age(now, s.Instruction.At))
+		fmt.Fprintf(out, "instruction %s%s, given %s ago\n", s.Instruction.Kind, spaced(s.Instruction.Level), cli.Age(now, s.Instruction.At))
 	}
 	if s.Proposal != nil {
 		state := "stale"
@@ -62,20 +63,20 @@ func printSite(out io.Writer, s *api.AnycastSite, now time.Time) error {
 			inForce = "yes"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Name, nonZero(int(l.MED)), nonZero(l.Prepend), preference(l.LocalPreference),
-			dash(strings.Join(l.Communities, " ")), threshold(l.Enter), threshold(l.Leave), inForce)
+			cli.Dash(strings.Join(l.Communities, " ")), threshold(l.Enter), threshold(l.Leave), inForce)
 	}
 	fmt.Fprintln(w, "\nROUTER\tADDRESS\tAS\tSESSION\tFOR\tUPS\tENDED LAST BY")
 	for _, p := range s.Peers {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%d\t%s\n", p.Name, p.Address, p.AS, p.State, age(now, p.Since), p.Ups, dash(p.Last))
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%d\t%s\n", p.Name, p.Address, p.AS, p.State, cli.Age(now, p.Since), p.Ups, cli.Dash(p.Last))
 	}
 	fmt.Fprintln(w, "\nCHECK\tHEALTH\tLAST FAILURE")
 	for _, c := range s.Checks {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", c.Name, c.Health, dash(c.Last))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", c.Name, c.Health, cli.Dash(c.Last))
 	}
 	if len(s.Loads) > 0 {
 		fmt.Fprintln(w, "\nLOAD\tOF THE CAPACITY\tAGE\tFAULT")
 		for _, l := range s.Loads {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", l.Name, percent(l.Share), age(now, l.At), dash(l.Error))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", l.Name, percent(l.Share), cli.Age(now, l.At), cli.Dash(l.Error))
 		}
 	}
 	printSites(w, s.Others, now)
@@ -97,16 +98,16 @@ func printSites(w io.Writer, sites []api.AnycastNeighbor, now time.Time) {
 			up = "yes"
 		}
 		if proposals {
-			proposal = dash(n.Proposal) + "\t"
+			proposal = cli.Dash(n.Proposal) + "\t"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s%s\t%s\t%s\t%s\n", n.Name, up, dash(n.Level), proposal, dash(n.Health), percent(n.Load), age(now, n.At), dash(n.Error))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s%s\t%s\t%s\t%s\n", n.Name, up, cli.Dash(n.Level), proposal, cli.Dash(n.Health), percent(n.Load), cli.Age(now, n.At), cli.Dash(n.Error))
 	}
 }
 
 func printPlanner(out io.Writer, p *api.AnycastPlanner, now time.Time) error {
 	changed := "nothing was changed yet"
 	if !p.Moved.IsZero() {
-		changed = "last change " + age(now, p.Moved) + " ago"
+		changed = "last change " + cli.Age(now, p.Moved) + " ago"
 	}
 	fmt.Fprintf(out, "planner: %s; %s\n", p.Because, changed)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -114,23 +115,16 @@ func printPlanner(out io.Writer, p *api.AnycastPlanner, now time.Time) error {
 	if len(p.Map) > 0 {
 		fmt.Fprintln(w, "\nINGRESS\tSITE\tTARGET\tDEMAND")
 		for _, in := range p.Map {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%.1f Mbit/s\n", in.Name, dash(in.Site), dash(in.Target), in.Demand*8/1e6)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%.1f Mbit/s\n", in.Name, cli.Dash(in.Site), cli.Dash(in.Target), in.Demand*8/1e6)
 		}
 	}
 	for i, m := range p.Next {
 		if i == 0 {
 			fmt.Fprintln(w, "\nSTEP\tINGRESS\tFROM\tTO")
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", m.Step, m.Ingress, dash(m.From), m.To)
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", m.Step, m.Ingress, cli.Dash(m.From), m.To)
 	}
 	return w.Flush()
-}
-
-func age(now, t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return now.Sub(t).Round(time.Second).String()
 }
 
 func percent(load *float64) string {

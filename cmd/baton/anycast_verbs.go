@@ -11,10 +11,11 @@ import (
 
 	"baton/api"
 	"baton/cmd/cli"
+	"baton/cmd/cli/part"
 )
 
-func anycastPlanCommand(p *part, e cli.Env) *cobra.Command {
-	return p.show(e, &cobra.Command{
+func anycastPlanCommand(p *part.Part, e cli.Env) *cobra.Command {
+	return p.Show(e, &cobra.Command{
 		Use:     "plan",
 		Short:   "Show a running planner's proposals or map, and its next step",
 		Example: "  baton anycast plan\n  baton anycast plan -o json | jq .next",
@@ -31,8 +32,8 @@ func anycastPlanCommand(p *part, e cli.Env) *cobra.Command {
 }
 
 // instruct makes a command that gives an instruction. The first argument is the site; it may be omitted if the process is a site.
-func (p *part) instruct(e cli.Env, c *cobra.Command, instruction func(args []string) api.AnycastInstruction) *cobra.Command {
-	return p.ask(c, func(ctx context.Context, client *api.Client, format *cli.Format, args []string) error {
+func instruct(p *part.Part, e cli.Env, c *cobra.Command, instruction func(args []string) api.AnycastInstruction) *cobra.Command {
+	return p.Ask(c, func(ctx context.Context, client *api.Client, format *cli.Format, args []string) error {
 		given := instruction(args)
 		s, err := client.AnycastInstruct(ctx, given)
 		if err != nil {
@@ -56,9 +57,9 @@ func siteOf(args []string) string {
 	return args[0]
 }
 
-func anycastDrainCommand(p *part, e cli.Env) *cobra.Command {
+func anycastDrainCommand(p *part.Part, e cli.Env) *cobra.Command {
 	var withdraw, force bool
-	c := p.instruct(e, &cobra.Command{
+	c := instruct(p, e, &cobra.Command{
 		Use:   "drain [SITE]",
 		Short: "Make a site less attractive than all others, until it is undrained",
 		Long: `Make a site less attractive than all others (the last level of its ladder before withdrawal), until it is undrained. With
@@ -77,8 +78,8 @@ func anycastDrainCommand(p *part, e cli.Env) *cobra.Command {
 	return c
 }
 
-func anycastUndrainCommand(p *part, e cli.Env) *cobra.Command {
-	return p.instruct(e, &cobra.Command{
+func anycastUndrainCommand(p *part.Part, e cli.Env) *cobra.Command {
+	return instruct(p, e, &cobra.Command{
 		Use:     "undrain [SITE]",
 		Short:   "Lift a site's instruction of any kind",
 		Example: "  baton anycast undrain",
@@ -87,9 +88,9 @@ func anycastUndrainCommand(p *part, e cli.Env) *cobra.Command {
 	})
 }
 
-func anycastLevelCommand(p *part, e cli.Env) *cobra.Command {
+func anycastLevelCommand(p *part.Part, e cli.Env) *cobra.Command {
 	var force bool
-	c := p.instruct(e, &cobra.Command{
+	c := instruct(p, e, &cobra.Command{
 		Use:   "level [SITE] LEVEL",
 		Short: "Keep a site at a level of its ladder, regardless of load, until it is undrained",
 		Long: `Keep a site at a level of its ladder, regardless of load and the planner's proposals, until it is undrained. A dead site still

@@ -13,46 +13,47 @@ import (
 	"baton/balance/config"
 	"baton/balance/links"
 	"baton/cmd/cli"
+	"baton/cmd/cli/part"
 	"baton/forwarder"
 	switchconfig "baton/forwarder/config"
 )
 
-func balancePart() *part {
-	return &part{
-		name: "balance", noun: "balance", short: "The balance: spreads this host's flows over all of its links",
-		long: `The balance spreads the flows of this host's applications over all of its links: each new flow gets the link that suits it best, and keeps it.
+func balancePart() *part.Part {
+	return &part.Part{
+		Name: "balance", Noun: "balance", Short: "The balance: spreads this host's flows over all of its links",
+		Long: `The balance spreads the flows of this host's applications over all of its links: each new flow gets the link that suits it best, and keeps it.
 Applications, routers and servers are not modified.`,
-		runs: `SIGHUP rereads the configuration. When the balance ends, addresses, routes and rules are restored. After a kill -9 flows continue, and the
+		Runs: `SIGHUP rereads the configuration. When the balance ends, addresses, routes and rules are restored. After a kill -9 flows continue, and the
 next start takes them over; ` + "`baton balance cleanup`" + ` removes everything instead.`,
-		reloads:  "Flows keep their links.",
-		cleans:   "This restores addresses, routes, rules and interfaces.",
-		shows:    "a running balance: its links and their traffic",
-		examples: "\n  baton balance status -o json | jq '.links[] | {name, state, flows}'",
-		sockets:  []string{"/run/baton/balance-*.sock", "/run/baton-balance/balance-*.sock"},
-		control: func(file string, text []byte) (string, error) {
+		Reloads:  "Flows keep their links.",
+		Cleans:   "This restores addresses, routes, rules and interfaces.",
+		Shows:    "a running balance: its links and their traffic",
+		Examples: "\n  baton balance status -o json | jq '.links[] | {name, state, flows}'",
+		Sockets:  []string{"/run/baton/balance-*.sock", "/run/baton-balance/balance-*.sock"},
+		Control: func(file string, text []byte) (string, error) {
 			cfg, err := config.Parse(file, text)
 			if err != nil {
 				return "", err
 			}
 			return cfg.Control, nil
 		},
-		check: checkBalance, fits: fitBalance, run: runBalance, status: balanceStatus, cleanup: cleanBalance,
+		Check: checkBalance, Fits: fitBalance, Run: runBalance, Status: balanceStatus, Cleanup: cleanBalance,
 	}
 }
 
-func checkBalance(file string) (checked, error) {
+func checkBalance(file string) (part.Checked, error) {
 	cfg, err := config.Load(file)
 	if err != nil {
-		return checked{}, err
+		return part.Checked{}, err
 	}
-	return checked{
-		Has:      fmt.Sprintf("%s, %s by %s", count(len(cfg.Links), "link"), cfg.Method, cfg.Datapath),
+	return part.Checked{
+		Has:      fmt.Sprintf("%s, %s by %s", cli.Count(len(cfg.Links), "link"), cfg.Method, cfg.Datapath),
 		Warnings: cfg.Warnings,
 	}, nil
 }
 
 // fitBalance reports how a configuration fits this host, and the changes that would be made. It is an error if it cannot work.
-func fitBalance(file string, have *checked) error {
+func fitBalance(file string, have *part.Checked) error {
 	cfg, err := config.Load(file)
 	if err != nil {
 		return cli.UsageError{Err: err}
@@ -82,21 +83,21 @@ func fitBalance(file string, have *checked) error {
 	return nil
 }
 
-func runBalance(ctx context.Context, d daemon) error {
-	cfg, err := config.Load(d.file)
+func runBalance(ctx context.Context, d part.Daemon) error {
+	cfg, err := config.Load(d.File)
 	if err != nil {
 		return cli.UsageError{Err: err}
 	}
 	b, err := balance.New(balance.Options{
-		Config: cfg, Version: version, Log: d.log,
-		Load:   func() (*config.Config, error) { return config.Load(d.file) },
-		Switch: func(ctx context.Context, s balance.Switch) error { return runSwitch(ctx, s, d.log) },
+		Config: cfg, Version: version, Log: d.Log,
+		Load:   func() (*config.Config, error) { return config.Load(d.File) },
+		Switch: func(ctx context.Context, s balance.Switch) error { return runSwitch(ctx, s, d.Log) },
 		Unload: unloadSwitch, Pins: forwarder.StatePath,
 	})
 	if err != nil {
 		return err
 	}
-	defer onHangup(func() { _, _ = b.Reload() })()
+	defer part.OnHangup(func() { _, _ = b.Reload() })()
 	return errors.Join(b.Run(ctx), b.Close())
 }
 
@@ -113,13 +114,13 @@ func cleanBalance(file string) ([]string, error) {
 	return append(removed, switched...), err
 }
 
-func balanceStatus(ctx context.Context, client *api.Client) (status, error) {
+func balanceStatus(ctx context.Context, client *api.Client) (part.Status, error) {
 	s, err := client.Balance(ctx)
-	return status{
-		data: s, table: func(out io.Writer, wide bool) error { return printBalance(out, &s, wide, time.Now()) },
-		brief: brief{
+	return part.Status{
+		Data: s, Table: func(out io.Writer, wide bool) error { return printBalance(out, &s, wide, time.Now()) },
+		Brief: part.Brief{
 			Name: s.Name, PID: s.PID, Started: s.Started, Version: s.Version, Config: s.Config,
-			State: fmt.Sprintf("%s, %s", count(len(s.Links), "link"), count(s.Flows.Used, "flow")),
+			State: fmt.Sprintf("%s, %s", cli.Count(len(s.Links), "link"), cli.Count(s.Flows.Used, "flow")),
 		},
 	}, err
 }

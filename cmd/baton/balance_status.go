@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"baton/api"
+	"baton/cmd/cli"
 )
 
 func printBalance(out io.Writer, s *api.BalanceStatus, wide bool, now time.Time) error {
 	fmt.Fprintf(out, "baton %s, pid %d, up %s, %s by %s, %d of %d flows, %d connections reset\n",
 		s.Version, s.PID, now.Sub(s.Started).Round(time.Second), s.Method, s.Datapath, s.Flows.Used, s.Flows.Limit, s.Resets)
 	if wide {
-		fmt.Fprintf(out, "%s, read %s ago; internal interface %s\n", s.Config, age(now, s.Loaded), s.Internal)
+		fmt.Fprintf(out, "%s, read %s ago; internal interface %s\n", s.Config, cli.Age(now, s.Loaded), s.Internal)
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\nLINK\tINTERFACE\tSTATE\tFOR\tTIER\tWEIGHT\tACTIVE\tFLOWS\tUP\tDOWN\tCAPACITY\tRTT\tLOSS\tCAP")
@@ -30,7 +31,7 @@ func printBalance(out io.Writer, s *api.BalanceStatus, wide bool, now time.Time)
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", l.Name, listed(l.Addresses), listed(l.Gateways), listed(l.Resolvers), l.MTU,
 			byteCount(l.Sent), byteCount(l.Received))
 	}
-	counted(w, "VERDICT", "PACKETS", s.Verdicts)
+	cli.Counted(w, "VERDICT", "PACKETS", s.Verdicts)
 	return w.Flush()
 }
 
@@ -39,7 +40,7 @@ func listed[T fmt.Stringer](list []T) string {
 	for i, x := range list {
 		texts[i] = x.String()
 	}
-	return dash(strings.Join(texts, ", "))
+	return cli.Dash(strings.Join(texts, ", "))
 }
 
 func linkWeight(l *api.BalanceLink) string {

@@ -14,10 +14,11 @@ import (
 
 	"baton/api"
 	"baton/cmd/cli"
+	"baton/cmd/cli/part"
 	"baton/forwarder/trace"
 )
 
-func forwarderTraceCommand(p *part, e cli.Env) *cobra.Command {
+func forwarderTraceCommand(p *part.Part, e cli.Env) *cobra.Command {
 	var inPort, pcap string
 	c := &cobra.Command{
 		Use:   "trace [PACKET]",
@@ -31,7 +32,7 @@ icmpv4_type, icmpv4_code, icmpv6_type, icmpv6_code. With --pcap it is the first 
 		Example: `  baton forwarder trace --in-port 1 ipv4_dst=10.8.0.2,tcp_dst=80
   baton forwarder trace --in-port eth1 --pcap one.pcap   # from: tcpdump -i eth1 -c 1 -w one.pcap`,
 	}
-	p.ask(c, func(ctx context.Context, client *api.Client, format *cli.Format, args []string) error {
+	p.Ask(c, func(ctx context.Context, client *api.Client, format *cli.Format, args []string) error {
 		frame, err := tracedFrame(args, pcap)
 		if err != nil {
 			return cli.UsageError{Err: err}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"baton/cmd/cli"
+	"baton/cmd/cli/part"
 	"baton/resume"
 	filepart "baton/resume/part"
 	"baton/resume/retry"
@@ -229,7 +230,7 @@ func (o *getOptions) where(j *getJob, output string) error {
 
 // usable refuses an impossible output file before anything is requested.
 func usable(file string) error {
-	if dir := filepath.Dir(file); file != "" && !exists(dir) {
+	if dir := filepath.Dir(file); file != "" && !part.Exists(dir) {
 		return fmt.Errorf("directory %s does not exist", dir)
 	}
 	if st, err := os.Stat(file); err == nil && st.IsDir() {

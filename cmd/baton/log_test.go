@@ -29,9 +29,9 @@ func TestJSONOfMistakes(t *testing.T) {
 	file := t.TempDir() + "/f.yaml"
 	write(t, file, "one: 1\ntwo: 2\n")
 	for _, p := range parts() {
-		status, out, errs := said(t, p.name, "run", "-c", file, "--log-format", "json")
+		status, out, errs := said(t, p.Name, "run", "-c", file, "--log-format", "json")
 		if status != cli.Usage || out != "" || !strings.Contains(errs, file+":1:1: one: is not a key") || !strings.Contains(errs, file+":2:1: two: is not a key") {
-			t.Errorf("%s: status %d, %s%s", p.name, status, out, errs)
+			t.Errorf("%s: status %d, %s%s", p.Name, status, out, errs)
 		}
 		onlyJSON(t, errs)
 	}

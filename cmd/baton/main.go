@@ -1,4 +1,4 @@
-// Command baton is Baton: a command for each part, with the same verbs for all. See verbs.go.
+// Command baton is Baton: a command for each part, with the same verbs for all. See cmd/cli/part.
 package main
 
 import (
@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"baton/cmd/cli"
+	"baton/cmd/cli/part"
 )
 
 // version is set at build time.
@@ -36,13 +37,16 @@ func tree(e cli.Env) *cobra.Command {
 			"conformance=baton-lab conformance"},
 	}
 	for _, p := range parts() {
-		root.AddCommand(p.command(e))
+		root.AddCommand(p.Command(e))
 	}
-	root.AddCommand(getCommand(e), hostStatusCommand(e), versionCommand(e))
+	for _, of := range elsewhere() {
+		root.AddCommand(of.command(e))
+	}
+	root.AddCommand(getCommand(e), part.HostStatus(e, "baton", onHost), part.Version(e, "baton", version))
 	return root
 }
 
 // parts are all parts that run as daemons.
-func parts() []*part {
-	return []*part{routerPart(), relayPart(), anycastPart(), forwarderPart(), balancePart(), purgePart()}
+func parts() []*part.Part {
+	return []*part.Part{routerPart(), relayPart(), anycastPart(), forwarderPart(), balancePart(), purgePart()}
 }

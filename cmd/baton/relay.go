@@ -10,72 +10,73 @@ import (
 
 	"baton/api"
 	"baton/cmd/cli"
+	"baton/cmd/cli/part"
 	"baton/relay"
 	"baton/relay/config"
 )
 
-func relayPart() *part {
-	return &part{
-		name: "relay", noun: "relay", short: "A relay: speeds up TCP over long-distance paths, in pairs",
-		long: `A relay terminates clients' TCP connections near them and forwards their bytes over pre-opened connections to another relay, which
+func relayPart() *part.Part {
+	return &part.Part{
+		Name: "relay", Noun: "relay", Short: "A relay: speeds up TCP over long-distance paths, in pairs",
+		Long: `A relay terminates clients' TCP connections near them and forwards their bytes over pre-opened connections to another relay, which
 forwards them to the servers.`,
-		runs: `SIGHUP reloads the configuration; flows continue. SIGTERM and ` + "`baton relay stop --graceful`" + ` stop accepting flows and wait up to
+		Runs: `SIGHUP reloads the configuration; flows continue. SIGTERM and ` + "`baton relay stop --graceful`" + ` stop accepting flows and wait up to
 timeouts.stop for the remaining ones.`,
-		reloads:  "Flows continue.",
-		cleans:   "This state is the rules and routes for intercepted packets; programs and flows end with the process.",
-		shows:    "a running relay: entries, peers, trunks and counters",
-		examples: "\n  baton relay status -o json | jq '.peers[] | select(.down) | .name'",
-		sockets:  []string{"/run/baton/relay.sock", "/run/baton-relay/relay.sock"},
-		control: func(file string, text []byte) (string, error) {
+		Reloads:  "Flows continue.",
+		Cleans:   "This state is the rules and routes for intercepted packets; programs and flows end with the process.",
+		Shows:    "a running relay: entries, peers, trunks and counters",
+		Examples: "\n  baton relay status -o json | jq '.peers[] | select(.down) | .name'",
+		Sockets:  []string{"/run/baton/relay.sock", "/run/baton-relay/relay.sock"},
+		Control: func(file string, text []byte) (string, error) {
 			cfg, err := config.Parse(file, text)
 			if err != nil {
 				return "", err
 			}
 			return cfg.Control, nil
 		},
-		check: checkRelay, run: runRelay, status: relayStatus,
-		cleanup: func(string) ([]string, error) { return relay.Cleanup() },
-		more: []func(*part, cli.Env) *cobra.Command{
+		Check: checkRelay, Run: runRelay, Status: relayStatus,
+		Cleanup: func(string) ([]string, error) { return relay.Cleanup() },
+		More: []func(*part.Part, cli.Env) *cobra.Command{
 			relayFlowsCommand, relayRoutesCommand, relayPlanCommand, relayDistancesCommand, relayStopCommand,
 		},
 	}
 }
 
-func checkRelay(file string) (checked, error) {
+func checkRelay(file string) (part.Checked, error) {
 	cfg, err := config.Load(file)
 	if err != nil {
-		return checked{}, err
+		return part.Checked{}, err
 	}
-	return checked{
-		Has:      fmt.Sprintf("%s, %s", count(len(cfg.Entries), "entry"), count(len(cfg.Peers), "peer")),
+	return part.Checked{
+		Has:      fmt.Sprintf("%s, %s", cli.Count(len(cfg.Entries), "entry"), cli.Count(len(cfg.Peers), "peer")),
 		Warnings: cfg.Warnings,
 	}, nil
 }
 
-func runRelay(ctx context.Context, d daemon) error {
-	cfg, err := config.Load(d.file)
+func runRelay(ctx context.Context, d part.Daemon) error {
+	cfg, err := config.Load(d.File)
 	if err != nil {
 		return cli.UsageError{Err: err}
 	}
 	r, err := relay.New(relay.Options{
-		Config: cfg, Version: version, Log: d.log,
-		Load: func() (*config.Config, error) { return config.Load(d.file) },
+		Config: cfg, Version: version, Log: d.Log,
+		Load: func() (*config.Config, error) { return config.Load(d.File) },
 	})
 	if err != nil {
 		return err
 	}
-	defer onHangup(func() { _, _ = r.Reload() })()
+	defer part.OnHangup(func() { _, _ = r.Reload() })()
 	return r.Run(ctx)
 }
 
-func relayStatus(ctx context.Context, client *api.Client) (status, error) {
+func relayStatus(ctx context.Context, client *api.Client) (part.Status, error) {
 	s, err := client.Relay(ctx)
-	state := fmt.Sprintf("%s, %s, %s", count(len(s.Entries), "entry"), count(len(s.Peers), "peer"), count(s.Flows.Used, "flow"))
+	state := fmt.Sprintf("%s, %s, %s", cli.Count(len(s.Entries), "entry"), cli.Count(len(s.Peers), "peer"), cli.Count(s.Flows.Used, "flow"))
 	if s.Stopping {
 		state = "stopping, " + state
 	}
-	return status{
-		data: s, table: func(out io.Writer, wide bool) error { return printRelay(out, &s, wide, time.Now()) },
-		brief: brief{Name: s.Name, PID: s.PID, Started: s.Started, Version: s.Version, Config: s.Config, State: state},
+	return part.Status{
+		Data: s, Table: func(out io.Writer, wide bool) error { return printRelay(out, &s, wide, time.Now()) },
+		Brief: part.Brief{Name: s.Name, PID: s.PID, Started: s.Started, Version: s.Version, Config: s.Config, State: state},
 	}, err
 }

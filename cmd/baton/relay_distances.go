@@ -12,10 +12,11 @@ import (
 
 	"baton/api"
 	"baton/cmd/cli"
+	"baton/cmd/cli/part"
 )
 
-func relayDistancesCommand(p *part, e cli.Env) *cobra.Command {
-	return p.show(e, &cobra.Command{
+func relayDistancesCommand(p *part.Part, e cli.Env) *cobra.Command {
+	return p.Show(e, &cobra.Command{
 		Use:   "distances",
 		Short: "Show how far peers and servers are from a running relay, and whether they answer",
 		Long: `Show how far peers and servers are from a running relay, by round-trip times of TCP handshakes, and whether they answer.
@@ -32,8 +33,8 @@ shows what the relay knows, for use by name servers and routers.`,
 	})
 }
 
-func relayRoutesCommand(p *part, e cli.Env) *cobra.Command {
-	return p.show(e, &cobra.Command{
+func relayRoutesCommand(p *part.Part, e cli.Env) *cobra.Command {
+	return p.Show(e, &cobra.Command{
 		Use:   "routes",
 		Short: "Show the routes that a running relay has chosen for entries with \"via: auto\", and why",
 		Long: `Show the routes that a running relay has chosen for entries with "via: auto", and why. With -o wide, also the alternatives if a
@@ -84,7 +85,7 @@ func fromPeers(d *api.RelayDestination) string {
 		}
 		out = append(out, r.Relay+" "+text)
 	}
-	return dash(strings.Join(out, ", "))
+	return cli.Dash(strings.Join(out, ", "))
 }
 
 func routeTo(d *api.RelayDestination) string {
@@ -115,13 +116,13 @@ func printRoutes(w io.Writer, all []api.RelayDestination, wide bool, now time.Ti
 	for i := range all {
 		d := &all[i]
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s", d.Destination, routeTo(d), roundTrip(d.RTT), lasting(d.Takes), ago(d.Since, now),
-			ago(d.LastUsed, now), dash(d.Why))
+			ago(d.LastUsed, now), cli.Dash(d.Why))
 		if wide {
 			var instead []string
 			for _, via := range d.Instead {
 				instead = append(instead, strings.Join(via, " "))
 			}
-			fmt.Fprintf(w, "\t%s", dash(strings.Join(instead, ", ")))
+			fmt.Fprintf(w, "\t%s", cli.Dash(strings.Join(instead, ", ")))
 		}
 		fmt.Fprintln(w)
 	}

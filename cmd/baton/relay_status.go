@@ -3,14 +3,13 @@ package main
 import (
 	"fmt"
 	"io"
-	"maps"
 	"net/netip"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"baton/api"
+	"baton/cmd/cli"
 )
 
 func printRelay(out io.Writer, s *api.RelayStatus, wide bool, now time.Time) error {
@@ -28,13 +27,13 @@ func printRelay(out io.Writer, s *api.RelayStatus, wide bool, now time.Time) err
 	if len(s.Entries) > 0 {
 		fmt.Fprintln(w, "\nENTRY\tLISTEN\tMODE\tTO\tEARLY SYN\tFLOWS\tTOTAL\tSTATE")
 		for _, e := range s.Entries {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", e.Name, endpoint(e.Listen.IsValid(), e.Listen), dash(e.Mode), entryTo(&e),
-				dash(e.EarlySYN), e.Live, e.Flows, entryState(&e))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", e.Name, endpoint(e.Listen.IsValid(), e.Listen), cli.Dash(e.Mode), entryTo(&e),
+				cli.Dash(e.EarlySYN), e.Live, e.Flows, entryState(&e))
 		}
 	}
 	if t := s.Trunks; t != nil {
 		fmt.Fprintln(w, "\nTRUNK LISTENER\tSECURITY\tIDLE\tLIMIT\tFLOWS\tTOTAL\tSTATE")
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%s\n", dash(addresses(t.Listen)), dash(t.Security), t.Waiting.Used, t.Waiting.Limit, t.Live, t.Flows,
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%s\n", cli.Dash(addresses(t.Listen)), cli.Dash(t.Security), t.Waiting.Used, t.Waiting.Limit, t.Live, t.Flows,
 			openState(t.Open))
 	}
 	if len(s.Peers) > 0 {
@@ -57,9 +56,9 @@ func printRelay(out io.Writer, s *api.RelayStatus, wide bool, now time.Time) err
 	if wide {
 		printWorkers(w, s.Workers)
 	}
-	counted(w, "REFUSED", "FLOWS", sum(s.Workers, func(x *api.RelayWorker) map[string]uint64 { return x.Refused }))
-	counted(w, "TIMED OUT", "COUNT", sum(s.Workers, func(x *api.RelayWorker) map[string]uint64 { return x.Expired }))
-	counted(w, "VERDICT", "PACKETS", s.Packets)
+	cli.Counted(w, "REFUSED", "FLOWS", sum(s.Workers, func(x *api.RelayWorker) map[string]uint64 { return x.Refused }))
+	cli.Counted(w, "TIMED OUT", "COUNT", sum(s.Workers, func(x *api.RelayWorker) map[string]uint64 { return x.Expired }))
+	cli.Counted(w, "VERDICT", "PACKETS", s.Packets)
 	return w.Flush()
 }
 
@@ -71,21 +70,6 @@ func printWorkers(w io.Writer, workers []api.RelayWorker) {
 	}
 }
 
-// counted prints the counters above zero.
-func counted(w io.Writer, what, unit string, counts map[string]uint64) {
-	first := true
-	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		if counts[name] == 0 {
-			continue
-		}
-		if first {
-			fmt.Fprintf(w, "\n%s\t%s\t\n", what, unit)
-			first = false
-		}
-		fmt.Fprintf(w, "%s\t%d\t\n", name, counts[name])
-	}
-}
-
 func sum(workers []api.RelayWorker, of func(*api.RelayWorker) map[string]uint64) map[string]uint64 {
 	all := make(map[string]uint64)
 	for i := range workers {
@@ -94,13 +78,6 @@ func sum(workers []api.RelayWorker, of func(*api.RelayWorker) map[string]uint64)
 		}
 	}
 	return all
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }
 
 // entryTo is the destination of an entry's flows.

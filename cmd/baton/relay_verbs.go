@@ -14,10 +14,11 @@ import (
 
 	"baton/api"
 	"baton/cmd/cli"
+	"baton/cmd/cli/part"
 )
 
-func relayFlowsCommand(p *part, e cli.Env) *cobra.Command {
-	return p.show(e, &cobra.Command{
+func relayFlowsCommand(p *part.Part, e cli.Env) *cobra.Command {
+	return p.Show(e, &cobra.Command{
 		Use:   "flows",
 		Short: "List the flows of a running relay",
 		Long: `List the flows of a running relay. In JSON there is one per line, with an id that is the same on all relays of the
@@ -73,7 +74,7 @@ func stage(f *api.RelayFlow) string {
 	return f.Stage
 }
 
-func relayStopCommand(p *part, e cli.Env) *cobra.Command {
+func relayStopCommand(p *part.Part, e cli.Env) *cobra.Command {
 	var graceful, wait bool
 	c := &cobra.Command{
 		Use:   "stop --graceful",
@@ -83,7 +84,7 @@ This cannot be undone except by another start.`,
 		Example: `  baton relay stop --graceful
   baton relay stop --graceful --wait   # returns when the relay has ended`,
 	}
-	p.ask(c, func(ctx context.Context, client *api.Client, format *cli.Format, _ []string) error {
+	p.Ask(c, func(ctx context.Context, client *api.Client, format *cli.Format, _ []string) error {
 		if !graceful {
 			return cli.Usagef("--graceful is missing; for example: baton relay stop --graceful")
 		}
@@ -122,7 +123,7 @@ func relayEnded(ctx context.Context, client *api.Client) error {
 	}
 }
 
-func relayPlanCommand(p *part, e cli.Env) *cobra.Command {
+func relayPlanCommand(p *part.Part, e cli.Env) *cobra.Command {
 	var (
 		client, server string
 		clouds         cli.Choice
@@ -139,13 +140,13 @@ ADDRESS is an IP address, with or without a port (443).`,
 		Example: `  baton relay plan --client 192.0.2.7 --server 198.51.100.5:443
   baton relay plan --client 192.0.2.7 --server 198.51.100.5 --direct 265ms --size 10000000   # is it worth it?`,
 	}
-	p.show(e, c, func(ctx context.Context, asked *api.Client, format *cli.Format) error {
+	p.Show(e, c, func(ctx context.Context, asked *api.Client, format *cli.Format) error {
 		plan, err := asked.RelayPlan(ctx, q)
 		if err != nil {
 			return err
 		}
 		return format.Print(e.Out, plan, func(out io.Writer, _ bool) error {
-			_, err := fmt.Fprint(out, lines(plan.Text))
+			_, err := fmt.Fprint(out, cli.Lines(plan.Text))
 			return err
 		})
 	})

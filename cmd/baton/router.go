@@ -13,32 +13,33 @@ import (
 
 	"baton/api"
 	"baton/cmd/cli"
+	"baton/cmd/cli/part"
 	"baton/router"
 	"baton/router/certs"
 	"baton/router/config"
 )
 
-func routerPart() *part {
-	return &part{
-		name: "router", noun: "router", short: "The request router: hands clients' sessions to surrogates (backends)",
-		long: `The request router runs on a Linux host between clients and surrogates (backends). It reads each request, chooses a surrogate, and makes the
+func routerPart() *part.Part {
+	return &part.Part{
+		Name: "router", Noun: "router", Short: "The request router: hands clients' sessions to surrogates (backends)",
+		Long: `The request router runs on a Linux host between clients and surrogates (backends). It reads each request, chooses a surrogate, and makes the
 kernel splice the client's session onto a connection to it.`,
-		runs: `Spliced sessions continue in the kernel when the router stops, is killed or upgraded; the next start takes them over. If it stops
+		Runs: `Spliced sessions continue in the kernel when the router stops, is killed or upgraded; the next start takes them over. If it stops
 without sessions, it removes its kernel state. SIGHUP reloads the configuration, SIGUSR1 reopens the access logs.`,
-		reloads:  "Sessions continue.",
-		cleans:   "This closes the remaining sessions: both ends of each get a reset.",
-		shows:    "a running router: VIPs, pools and surrogates",
-		examples: "\n  baton router status -o json | jq '.pools[].surrogates[] | select(.up | not) | .name'",
-		sockets:  []string{"/run/baton/router.sock"},
-		control: func(file string, text []byte) (string, error) {
+		Reloads:  "Sessions continue.",
+		Cleans:   "This closes the remaining sessions: both ends of each get a reset.",
+		Shows:    "a running router: VIPs, pools and surrogates",
+		Examples: "\n  baton router status -o json | jq '.pools[].surrogates[] | select(.up | not) | .name'",
+		Sockets:  []string{"/run/baton/router.sock"},
+		Control: func(file string, text []byte) (string, error) {
 			cfg, err := config.Parse(file, text)
 			if err != nil {
 				return "", err
 			}
 			return cfg.Listen.Control, nil
 		},
-		check: checkRouter, fits: fitRouter, connects: connectRouter, run: runRouter, status: routerStatus, cleanup: cleanRouter,
-		more: []func(*part, cli.Env) *cobra.Command{routerSessionsCommand, routerExplainCommand, routerBackendCommand},
+		Check: checkRouter, Fits: fitRouter, Connects: connectRouter, Run: runRouter, Status: routerStatus, Cleanup: cleanRouter,
+		More: []func(*part.Part, cli.Env) *cobra.Command{routerSessionsCommand, routerExplainCommand, routerBackendCommand},
 	}
 }
 
@@ -50,17 +51,17 @@ func loadRouter(file string) (*config.Config, error) {
 	return cfg, router.Check(cfg)
 }
 
-func checkRouter(file string) (checked, error) {
+func checkRouter(file string) (part.Checked, error) {
 	cfg, err := loadRouter(file)
 	if err != nil {
-		return checked{}, err
+		return part.Checked{}, err
 	}
 	surrogates := 0
 	for _, p := range cfg.Pools {
 		surrogates += len(p.Surrogates)
 	}
-	return checked{
-		Has:      fmt.Sprintf("%s, %s, %s", count(len(cfg.VIPs), "VIP"), count(len(cfg.Pools), "pool"), count(surrogates, "surrogate")),
+	return part.Checked{
+		Has:      fmt.Sprintf("%s, %s, %s", cli.Count(len(cfg.VIPs), "VIP"), cli.Count(len(cfg.Pools), "pool"), cli.Count(surrogates, "surrogate")),
 		Warnings: cfg.Warnings, Notes: fieldNotes(cfg),
 	}, nil
 }
@@ -93,7 +94,7 @@ func fieldNotes(cfg *config.Config) []string {
 	return notes
 }
 
-func fitRouter(file string, have *checked) error {
+func fitRouter(file string, have *part.Checked) error {
 	cfg, err := config.Load(file)
 	if err != nil {
 		return cli.UsageError{Err: err}
@@ -105,7 +106,7 @@ func fitRouter(file string, have *checked) error {
 }
 
 // connectRouter makes TLS handshakes with the surrogates of encrypted pools.
-func connectRouter(ctx context.Context, file string, have *checked) error {
+func connectRouter(ctx context.Context, file string, have *part.Checked) error {
 	cfg, err := config.Load(file)
 	if err != nil {
 		return cli.UsageError{Err: err}
@@ -115,21 +116,21 @@ func connectRouter(ctx context.Context, file string, have *checked) error {
 	return err
 }
 
-func runRouter(ctx context.Context, d daemon) error {
-	cfg, err := loadRouter(d.file)
+func runRouter(ctx context.Context, d part.Daemon) error {
+	cfg, err := loadRouter(d.File)
 	if err != nil {
 		return cli.UsageError{Err: err}
 	}
 	r, err := router.New(router.Options{
-		Config: cfg, Version: version, Log: d.log,
-		Load: func() (*config.Config, error) { return config.Load(d.file) },
+		Config: cfg, Version: version, Log: d.Log,
+		Load: func() (*config.Config, error) { return config.Load(d.File) },
 	})
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	defer onHangup(func() { _, _ = r.Reload() })()
-	defer onSignal(syscall.SIGUSR1, r.ReopenLogs)()
+	defer part.OnHangup(func() { _, _ = r.Reload() })()
+	defer part.OnSignal(syscall.SIGUSR1, r.ReopenLogs)()
 
 	failed := r.Run(ctx)
 	live, err := r.Live()
@@ -144,7 +145,7 @@ func runRouter(ctx context.Context, d daemon) error {
 		return err
 	}
 	if live > 0 {
-		d.log.Info("spliced sessions continue: the next start adopts them, baton router cleanup -c "+d.file+" ends them", "sessions", live)
+		d.Log.Info("spliced sessions continue: the next start adopts them, baton router cleanup -c "+d.File+" ends them", "sessions", live)
 		return nil
 	}
 	return router.Remove(cfg)
@@ -155,29 +156,29 @@ func cleanRouter(file string) ([]string, error) {
 	if err != nil {
 		return nil, cli.UsageError{Err: err}
 	}
-	there := exists(cfg.Listen.State)
+	there := part.Exists(cfg.Listen.State)
 	sessions, err := router.Unload(cfg)
 	if err != nil || !there {
 		return nil, err
 	}
-	return []string{count(sessions, "session"), "programs and tables in " + cfg.Listen.State}, nil
+	return []string{cli.Count(sessions, "session"), "programs and tables in " + cfg.Listen.State}, nil
 }
 
-func routerStatus(ctx context.Context, client *api.Client) (status, error) {
+func routerStatus(ctx context.Context, client *api.Client) (part.Status, error) {
 	s, err := client.Router(ctx)
-	return status{
-		data: s, table: func(out io.Writer, wide bool) error { return printRouter(out, &s, wide, time.Now()) },
-		brief: brief{
+	return part.Status{
+		Data: s, Table: func(out io.Writer, wide bool) error { return printRouter(out, &s, wide, time.Now()) },
+		Brief: part.Brief{
 			PID: s.PID, Started: s.Started, Version: s.Version, Config: s.Config,
-			State: fmt.Sprintf("%s, %s", count(len(s.VIPs), "VIP"), count(s.Sessions, "session")),
+			State: fmt.Sprintf("%s, %s", cli.Count(len(s.VIPs), "VIP"), cli.Count(s.Sessions, "session")),
 		},
 	}, err
 }
 
 func printRouter(out io.Writer, s *api.RouterStatus, wide bool, now time.Time) error {
-	fmt.Fprintf(out, "baton %s, pid %d, up %s, %d of %d sessions in use\n", s.Version, s.PID, age(now, s.Started), s.Sessions, s.Limit)
+	fmt.Fprintf(out, "baton %s, pid %d, up %s, %d of %d sessions in use\n", s.Version, s.PID, cli.Age(now, s.Started), s.Sessions, s.Limit)
 	if wide {
-		fmt.Fprintf(out, "%s, read %s ago; Linux %s\n", s.Config, age(now, s.Loaded), s.Kernel)
+		fmt.Fprintf(out, "%s, read %s ago; Linux %s\n", s.Config, cli.Age(now, s.Loaded), s.Kernel)
 	}
 	for _, f := range s.Features {
 		if !f.Used {
@@ -189,7 +190,7 @@ func printRouter(out io.Writer, s *api.RouterStatus, wide bool, now time.Time) e
 		if v.TLS {
 			over = " over TLS"
 		}
-		fmt.Fprintf(out, "VIP %s, %s %s%s, %s\n", v.Address, v.Mode, v.Protocol, over, count(v.Routes, "route"))
+		fmt.Fprintf(out, "VIP %s, %s %s%s, %s\n", v.Address, v.Mode, v.Protocol, over, cli.Count(v.Routes, "route"))
 	}
 	if q := s.QUIC; q != nil {
 		fmt.Fprintf(out, "QUIC: %d of %d sessions in use, %d made by hellos, %d by connection ids\n", q.Sessions, q.Limit, q.Made, q.Moved)
@@ -215,7 +216,7 @@ func printBackends(out io.Writer, s *api.RouterStatus, wide bool, now time.Time)
 		for _, sg := range p.Surrogates {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t", p.Name, sg.Name, sg.Address, surrogateState(&sg), sg.Sessions, sg.IdleLegs)
 			if wide {
-				fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t", dash(sg.LegsMode), age(now, sg.Since), sg.Weight, p.Policy, dash(sg.LastError))
+				fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t", cli.Dash(sg.LegsMode), cli.Age(now, sg.Since), sg.Weight, p.Policy, cli.Dash(sg.LastError))
 			}
 			fmt.Fprintln(w)
 		}

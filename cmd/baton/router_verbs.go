@@ -13,12 +13,13 @@ import (
 
 	"baton/api"
 	"baton/cmd/cli"
+	"baton/cmd/cli/part"
 	"baton/router"
 	"baton/router/explain"
 )
 
-func routerSessionsCommand(p *part, e cli.Env) *cobra.Command {
-	return p.show(e, &cobra.Command{
+func routerSessionsCommand(p *part.Part, e cli.Env) *cobra.Command {
+	return p.Show(e, &cobra.Command{
 		Use:   "sessions",
 		Short: "List the live sessions",
 		Long:  "List the live sessions. JSON output has one session per line.",
@@ -44,7 +45,7 @@ func routerSessionsCommand(p *part, e cli.Env) *cobra.Command {
 	})
 }
 
-func routerBackendCommand(p *part, e cli.Env) *cobra.Command {
+func routerBackendCommand(p *part.Part, e cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backend",
 		Short: "List surrogates (backends), and take them out of service and back in",
@@ -53,7 +54,7 @@ func routerBackendCommand(p *part, e cli.Env) *cobra.Command {
   baton router backend undrain s1`,
 	}
 	c.AddCommand(
-		p.show(e, &cobra.Command{
+		p.Show(e, &cobra.Command{
 			Use:     "list",
 			Short:   "List the surrogates with their state, sessions and idle legs (connections)",
 			Example: "  baton router backend list\n  baton router backend list -w",
@@ -64,12 +65,12 @@ func routerBackendCommand(p *part, e cli.Env) *cobra.Command {
 			}
 			return format.Print(e.Out, s.Pools, func(out io.Writer, wide bool) error { return printBackends(out, &s, wide, time.Now()) })
 		}),
-		p.drainCommand(e, &cobra.Command{
+		drainCommand(p, e, &cobra.Command{
 			Use:     "drain SURROGATE",
 			Short:   "Send a surrogate no new sessions; existing ones continue",
 			Example: "  baton router backend drain s1",
 		}, false),
-		p.drainCommand(e, &cobra.Command{
+		drainCommand(p, e, &cobra.Command{
 			Use:     "undrain SURROGATE",
 			Short:   "Send a surrogate new sessions again",
 			Example: "  baton router backend undrain s1",
@@ -77,8 +78,8 @@ func routerBackendCommand(p *part, e cli.Env) *cobra.Command {
 	return c
 }
 
-func (p *part) drainCommand(e cli.Env, c *cobra.Command, undo bool) *cobra.Command {
-	return p.ask(c, func(ctx context.Context, client *api.Client, format *cli.Format, args []string) error {
+func drainCommand(p *part.Part, e cli.Env, c *cobra.Command, undo bool) *cobra.Command {
+	return p.Ask(c, func(ctx context.Context, client *api.Client, format *cli.Format, args []string) error {
 		d, err := client.RouterDrain(ctx, api.RouterDrainRequest{Surrogate: args[0], Undo: undo})
 		if err != nil {
 			return err
@@ -101,9 +102,9 @@ type request struct {
 	offline        bool
 }
 
-func routerExplainCommand(p *part, e cli.Env) *cobra.Command {
+func routerExplainCommand(p *part.Part, e cli.Env) *cobra.Command {
 	var (
-		at     = asked{part: p}
+		at     = part.Asked{Part: p}
 		format cli.Format
 		r      request
 	)
@@ -123,7 +124,7 @@ The running router answers, using its current view of health. With --offline the
 		if err != nil {
 			return err
 		}
-		if err := at.choose(cmd); err != nil {
+		if err := at.Choose(cmd); err != nil {
 			return err
 		}
 		a, err := r.explain(cmd.Context(), &at, q)
@@ -131,11 +132,11 @@ The running router answers, using its current view of health. With --offline the
 			return err
 		}
 		return format.Print(e.Out, a, func(out io.Writer, _ bool) error {
-			_, err := fmt.Fprint(out, lines(a.Steps))
+			_, err := fmt.Fprint(out, cli.Lines(a.Steps))
 			return err
 		})
 	}
-	at.flags(c)
+	at.Flags(c)
 	format.Flag(c)
 	f := c.Flags()
 	f.StringSliceVar(&r.alpn, "alpn", nil, "the `protocols` that the hello of an https URL offers (default h2,http/1.1)")
@@ -165,15 +166,15 @@ func (r *request) question(url string) (api.RouterQuestion, error) {
 	return q, nil
 }
 
-func (r *request) explain(ctx context.Context, at *asked, q api.RouterQuestion) (a api.RouterExplanation, err error) {
+func (r *request) explain(ctx context.Context, at *part.Asked, q api.RouterQuestion) (a api.RouterExplanation, err error) {
 	if !r.offline {
-		err = at.ask(ctx, func(ctx context.Context, client *api.Client) error {
+		err = at.Ask(ctx, func(ctx context.Context, client *api.Client) error {
 			a, err = client.RouterExplain(ctx, q)
 			return err
 		})
 		return a, err
 	}
-	cfg, err := loadRouter(at.config)
+	cfg, err := loadRouter(at.Config)
 	if err != nil {
 		return a, cli.UsageError{Err: err}
 	}

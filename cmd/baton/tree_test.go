@@ -3,12 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/goccy/go-yaml"
-	"github.com/spf13/cobra"
 
 	"baton/cmd/cli"
 	"baton/cmd/cli/clitest"
@@ -29,59 +27,12 @@ func TestTree(t *testing.T) {
 		"router": {"backend", "explain", "sessions"}, "relay": {"distances", "flows", "plan", "routes", "stop"},
 		"anycast": {"drain", "level", "plan", "undrain"}, "forwarder": {"trace"}, "balance": nil, "purge": nil,
 	}
-	verbs := map[string][]string{ // and their flags
-		"run": {"config", "log-format", "log-level"}, "check": {"config", "output"}, "status": {"config", "control", "output", "watch"},
-		"reload": {"config", "control", "output"}, "cleanup": {"config", "output"},
-	}
-	shorts := map[string]string{"config": "c", "output": "o", "watch": "w", "control": "", "log-format": "", "log-level": ""}
 	if len(parts()) != len(own) {
 		t.Errorf("%d parts, want %d", len(parts()), len(own))
 	}
 	for _, p := range parts() {
-		c := find(t, root, p.name)
-		var names []string
-		for _, sub := range c.Commands() {
-			names = append(names, sub.Name())
-			for _, flag := range []string{"config", "output", "watch"} {
-				if f := sub.Flags().Lookup(flag); f != nil && f.Shorthand != shorts[flag] {
-					t.Errorf("%s: --%s has the short form %q", sub.CommandPath(), flag, f.Shorthand)
-				}
-			}
-			if f := sub.Flags().Lookup("config"); f != nil && f.DefValue != "/etc/baton/"+p.name+".yaml" {
-				t.Errorf("%s: the default of --config is %s", sub.CommandPath(), f.DefValue)
-			}
-		}
-		want := append([]string{"check", "cleanup", "reload", "run", "status"}, own[p.name]...)
-		slices.Sort(names)
-		if slices.Sort(want); !slices.Equal(names, want) {
-			t.Errorf("%s has %v, want %v", p.name, names, want)
-		}
-		for verb, flags := range verbs {
-			var have []string
-			for flag := range shorts {
-				if find(t, c, verb).Flags().Lookup(flag) != nil {
-					have = append(have, flag)
-				}
-			}
-			if slices.Sort(have); !slices.Equal(have, flags) {
-				t.Errorf("baton %s %s has the flags %v, want %v", p.name, verb, have, flags)
-			}
-		}
-		for _, text := range []string{p.short, p.long, p.runs, p.reloads, p.cleans, p.shows} {
-			if text == "" {
-				t.Errorf("%s lacks a text of its help", p.name)
-			}
-		}
+		clitest.Verbs(t, root, p, own[p.Name])
 	}
-}
-
-func find(t *testing.T, c *cobra.Command, name string) *cobra.Command {
-	t.Helper()
-	i := slices.IndexFunc(c.Commands(), func(sub *cobra.Command) bool { return sub.Name() == name })
-	if i < 0 {
-		t.Fatalf("%s has no command %s", c.CommandPath(), name)
-	}
-	return c.Commands()[i]
 }
 
 // TestHelp: every command says in a line what it does, has an example, and examples are commands that there are.
@@ -161,10 +112,10 @@ func TestNotRunning(t *testing.T) {
 	for _, p := range parts() {
 		for _, verb := range []string{"status", "reload"} {
 			socket := t.TempDir() + "/none.sock"
-			status, out, errs := said(t, p.name, verb, "--control", socket)
-			want := "baton: no " + p.noun + " is running (nothing listens on " + socket + "); to start it: systemctl start baton-" + p.name + ", or baton " + p.name + " run -c "
+			status, out, errs := said(t, p.Name, verb, "--control", socket)
+			want := "baton: no " + p.Noun + " is running (nothing listens on " + socket + "); to start it: systemctl start baton-" + p.Name + ", or baton " + p.Name + " run -c "
 			if status != cli.Failure || !strings.HasPrefix(errs, want) || out != "" {
-				t.Errorf("%s %s: status %d, %s%s; want %s", p.name, verb, status, out, errs, want)
+				t.Errorf("%s %s: status %d, %s%s; want %s", p.Name, verb, status, out, errs, want)
 			}
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"baton/api"
 	"baton/cmd/cli"
+	"baton/cmd/cli/part"
 )
 
 // serve is a daemon that answers as a part does, until the test ends.
@@ -92,19 +93,19 @@ func routerDaemon(process api.Process) api.RouterBackend {
 // TestFormatsOfStatus: each part's status parses in the formats of programs, and has the same in all.
 func TestFormatsOfStatus(t *testing.T) {
 	for _, p := range parts() {
-		t.Run(p.name, func(t *testing.T) {
-			socket := serve(t, daemons(4711)[p.name])
+		t.Run(p.Name, func(t *testing.T) {
+			socket := serve(t, daemons(4711)[p.Name])
 			for format, parse := range map[string]func([]byte, any) error{
 				"json": json.Unmarshal, "yaml": func(b []byte, to any) error { return yaml.Unmarshal(b, to) },
 			} {
 				var s struct{ PID int }
-				status, out, errs := said(t, p.name, "status", "--control", socket, "-o", format)
+				status, out, errs := said(t, p.Name, "status", "--control", socket, "-o", format)
 				if err := parse([]byte(out), &s); status != 0 || err != nil || s.PID != 4711 {
 					t.Errorf("%s: status %d, %v: %s%s", format, status, err, out, errs)
 				}
 			}
-			status, table, errs := said(t, p.name, "status", "--control", socket)
-			_, wide, _ := said(t, p.name, "status", "--control", socket, "-o", "wide")
+			status, table, errs := said(t, p.Name, "status", "--control", socket)
+			_, wide, _ := said(t, p.Name, "status", "--control", socket, "-o", "wide")
 			if status != 0 || !strings.Contains(table, "pid 4711") || len(wide) <= len(table) {
 				t.Errorf("status %d, table %d bytes, wide %d: %s%s", status, len(table), len(wide), table, errs)
 			}
@@ -164,9 +165,9 @@ func TestReload(t *testing.T) {
 			{fmt.Errorf("no memory"), cli.Failure, "baton: no memory\n"},
 		} {
 			answer = tt.answer
-			status, out, errs := said(t, p.name, "reload", "--control", socket)
+			status, out, errs := said(t, p.Name, "reload", "--control", socket)
 			if status != tt.code || !strings.HasPrefix(out+errs, tt.want) {
-				t.Errorf("%s: status %d, %q, want %d, %q", p.name, status, out+errs, tt.code, tt.want)
+				t.Errorf("%s: status %d, %q, want %d, %q", p.Name, status, out+errs, tt.code, tt.want)
 			}
 		}
 	}
@@ -175,35 +176,35 @@ func TestReload(t *testing.T) {
 // TestHostStatus: a line for each daemon that runs, wherever it is found, and once.
 func TestHostStatus(t *testing.T) {
 	dir := t.TempDir()
-	var all []*part
+	var all []*part.Part
 	for i, p := range parts() {
-		usual := serve(t, daemons(100 + i)[p.name])
-		p.sockets = []string{usual, filepath.Dir(usual) + "/*.sock", dir + "/none.sock"}
-		if p.name == "balance" {
-			p.sockets = nil
+		usual := serve(t, daemons(100 + i)[p.Name])
+		p.Sockets = []string{usual, filepath.Dir(usual) + "/*.sock", dir + "/none.sock"}
+		if p.Name == "balance" {
+			p.Sockets = nil
 		}
 		all = append(all, p)
 	}
-	found, err := running(t.Context(), all)
+	found, err := part.Running(t.Context(), all)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := printRunning(&out, found, true, time.Now()); err != nil {
+	if err := part.PrintRunning(&out, found, true, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range all {
-		if n := strings.Count(out.String(), "\n"+p.name+" "); (n == 1) != (p.sockets != nil) {
-			t.Errorf("%d lines of %s in\n%s", n, p.name, out.String())
+		if n := strings.Count(out.String(), "\n"+p.Name+" "); (n == 1) != (p.Sockets != nil) {
+			t.Errorf("%d lines of %s in\n%s", n, p.Name, out.String())
 		}
 	}
 	if !strings.Contains(out.String(), "level med, health up") || !strings.Contains(out.String(), "1h0m0s") {
 		t.Errorf("printed\n%s", out.String())
 	}
-	if found, err := running(t.Context(), nil); err != nil || len(found) != 0 {
+	if found, err := part.Running(t.Context(), nil); err != nil || len(found) != 0 {
 		t.Errorf("%v, %v", found, err)
 	}
-	if here, err := running(t.Context(), parts()); err == nil && len(here) == 0 {
+	if here, err := part.Running(t.Context(), onHost()); err == nil && len(here) == 0 {
 		status, _, errs := said(t, "status")
 		if want := "baton: no part of Baton is running; to start one: systemctl start baton-router, or "; status != cli.Failure || !strings.HasPrefix(errs, want) {
 			t.Errorf("status %d, %q, want %q", status, errs, want)
@@ -240,14 +241,14 @@ func TestCleanup(t *testing.T) {
 // TestRunsByDefault: without -c a part's own file is taken, and its absence says what to do.
 func TestRunsByDefault(t *testing.T) {
 	for _, p := range parts() {
-		if exists(p.file()) {
-			t.Skipf("SKIP: there is %s", p.file())
+		if part.Exists(p.File()) {
+			t.Skipf("SKIP: there is %s", p.File())
 		}
 		for _, verb := range []string{"run", "check", "cleanup"} {
-			status, _, errs := said(t, p.name, verb)
-			want := fmt.Sprintf("baton: there is no /etc/baton/%[1]s.yaml: write it, or name another file: baton %[1]s %[2]s -c %[1]s.yaml\n", p.name, verb)
+			status, _, errs := said(t, p.Name, verb)
+			want := fmt.Sprintf("baton: there is no /etc/baton/%[1]s.yaml: write it, or name another file: baton %[1]s %[2]s -c %[1]s.yaml\n", p.Name, verb)
 			if status != cli.Usage || errs != want {
-				t.Errorf("%s %s: status %d, %q, want %q", p.name, verb, status, errs, want)
+				t.Errorf("%s %s: status %d, %q, want %q", p.Name, verb, status, errs, want)
 			}
 		}
 	}

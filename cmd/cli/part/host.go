@@ -1,10 +1,11 @@
-package main
+package part
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -14,8 +15,8 @@ import (
 	"baton/cmd/cli"
 )
 
-// hostStatusCommand shows all daemons of this host.
-func hostStatusCommand(e cli.Env) *cobra.Command {
+// HostStatus makes the command that shows all daemons of this host.
+func HostStatus(e cli.Env, program string, all func() []*Part) *cobra.Command {
 	var (
 		format cli.Format
 		watch  cli.Watch
@@ -25,14 +26,15 @@ func hostStatusCommand(e cli.Env) *cobra.Command {
 		Short: "List the parts that run on this host",
 		Long: `List the parts that run on this host, one per line. The command finds them by their default control sockets and by the control sockets of
 the configurations in /etc/baton. Exit status 1 means that none runs. For details: baton PART status.`,
-		Example: "  baton status\n  baton status -w\n  baton status -o json | jq -r '.[] | [.part, .state] | @tsv'",
+		Example: strings.ReplaceAll("  baton status\n  baton status -w\n  baton status -o json | jq -r '.[] | [.part, .state] | @tsv'", "baton", program),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return watch.Run(cmd.Context(), e.Out, func(ctx context.Context) error {
-				all, err := running(ctx, parts())
-				if len(all) == 0 && err == nil {
-					err = errors.New("no part of Baton is running; to start one: systemctl start baton-router, or baton router run -c /etc/baton/router.yaml")
+				found, err := Running(ctx, all())
+				if len(found) == 0 && err == nil {
+					one := all()[0]
+					err = fmt.Errorf("no part of Baton is running; to start one: systemctl start baton-%[1]s, or %[2]s %[1]s run -c %[3]s", one.Name, one.program(), one.File())
 				}
-				return errors.Join(format.Print(e.Out, all, func(out io.Writer, wide bool) error { return printRunning(out, all, wide, time.Now()) }), err)
+				return errors.Join(format.Print(e.Out, found, func(out io.Writer, wide bool) error { return PrintRunning(out, found, wide, time.Now()) }), err)
 			})
 		},
 	}
@@ -41,13 +43,13 @@ the configurations in /etc/baton. Exit status 1 means that none runs. For detail
 	return c
 }
 
-// running are the daemons of this host. The error is about those that do not answer.
-func running(ctx context.Context, all []*part) ([]brief, error) {
-	found := []brief{}
+// Running are the daemons of this host. The error is about those that do not answer.
+func Running(ctx context.Context, all []*Part) ([]Brief, error) {
+	found := []Brief{}
 	var errs []error
 	for _, p := range all {
-		sockets := p.usual()
-		if its, err := p.socketOf(p.file()); err == nil {
+		sockets := p.Usual()
+		if its, err := p.SocketOf(p.File()); err == nil {
 			sockets = append(sockets, its)
 		}
 		asked := make(map[string]bool)
@@ -57,20 +59,21 @@ func running(ctx context.Context, all []*part) ([]brief, error) {
 			}
 			asked[socket] = true
 			client := api.NewClient(socket)
-			s, err := p.status(ctx, client)
+			s, err := p.Status(ctx, client)
 			client.Close()
 			if err != nil {
-				errs = append(errs, fmt.Errorf("%s at %s: %w", p.name, socket, err))
+				errs = append(errs, fmt.Errorf("%s at %s: %w", p.Name, socket, err))
 				continue
 			}
-			s.brief.Part, s.brief.Control = p.name, socket
-			found = append(found, s.brief)
+			s.Brief.Part, s.Brief.Control = p.Name, socket
+			found = append(found, s.Brief)
 		}
 	}
 	return found, errors.Join(errs...)
 }
 
-func printRunning(out io.Writer, all []brief, wide bool, now time.Time) error {
+// PrintRunning prints the daemons as a table.
+func PrintRunning(out io.Writer, all []Brief, wide bool, now time.Time) error {
 	if len(all) == 0 {
 		return nil
 	}
@@ -81,7 +84,7 @@ func printRunning(out io.Writer, all []brief, wide bool, now time.Time) error {
 	}
 	fmt.Fprintln(w, head+more)
 	for _, b := range all {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s", b.Part, dash(b.Name), b.PID, age(now, b.Started), b.Version, b.State)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s", b.Part, cli.Dash(b.Name), b.PID, cli.Age(now, b.Started), b.Version, b.State)
 		if wide {
 			fmt.Fprintf(w, "\t%s\t%s", b.Config, b.Control)
 		}
@@ -90,18 +93,19 @@ func printRunning(out io.Writer, all []brief, wide bool, now time.Time) error {
 	return w.Flush()
 }
 
-func versionCommand(e cli.Env) *cobra.Command {
+// Version makes the command that prints the version of a program.
+func Version(e cli.Env, program, version string) *cobra.Command {
 	var format cli.Format
 	c := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
-		Example: "  baton version\n  baton version -o json",
+		Example: "  " + program + " version\n  " + program + " version -o json",
 		RunE: func(*cobra.Command, []string) error {
 			data := struct {
 				Version string `json:"version"`
 			}{version}
 			return format.Print(e.Out, data, func(out io.Writer, _ bool) error {
-				_, err := fmt.Fprintln(out, "baton", version)
+				_, err := fmt.Fprintln(out, program, version)
 				return err
 			})
 		},

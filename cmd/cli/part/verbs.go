@@ -1,4 +1,4 @@
-package main
+package part
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,71 +16,71 @@ import (
 	"baton/document"
 )
 
-// command is a part's command with all its verbs.
-func (p *part) command(e cli.Env) *cobra.Command {
+// Command is a part's command with all its verbs.
+func (p *Part) Command(e cli.Env) *cobra.Command {
 	c := &cobra.Command{
-		Use: p.name, Short: p.short, Long: p.long,
-		Example: fmt.Sprintf("  baton %[1]s run -c %[1]s.yaml\n  baton %[1]s check -c %[1]s.yaml\n  baton %[1]s status", p.name),
+		Use: p.Name, Short: p.Short, Long: p.Long,
+		Example: fmt.Sprintf("  %[2]s %[1]s run -c %[1]s.yaml\n  %[2]s %[1]s check -c %[1]s.yaml\n  %[2]s %[1]s status", p.Name, p.program()),
 		Annotations: map[string]string{cli.Elsewhere: fmt.Sprintf("start=systemctl start baton-%[1]s,stop=systemctl stop baton-%[1]s,"+
-			"restart=systemctl restart baton-%[1]s,logs=journalctl -u baton-%[1]s", p.name)},
+			"restart=systemctl restart baton-%[1]s,logs=journalctl -u baton-%[1]s", p.Name)},
 	}
 	c.AddCommand(p.runCommand(e), p.checkCommand(e), p.statusCommand(e), p.reloadCommand(e), p.cleanupCommand(e))
-	for _, more := range p.more {
+	for _, more := range p.More {
 		c.AddCommand(more(p, e))
 	}
 	return c
 }
 
 // configFlag adds -c, --config.
-func (p *part) configFlag(c *cobra.Command, file *string) {
-	c.Flags().StringVarP(file, "config", "c", p.file(), "configuration `file`")
+func (p *Part) configFlag(c *cobra.Command, file *string) {
+	c.Flags().StringVarP(file, "config", "c", p.File(), "configuration `file`")
 	_ = c.MarkFlagFilename("config", "yaml", "yml")
 }
 
 // there refuses a missing default configuration file, and says how to name another one.
-func (p *part) there(verb, file string) error {
-	if file == p.file() && !exists(file) {
-		return cli.Usagef("there is no %s: write it, or name another file: baton %[2]s %[3]s -c %[2]s.yaml", file, p.name, verb)
+func (p *Part) there(verb, file string) error {
+	if file == p.File() && !Exists(file) {
+		return cli.Usagef("there is no %s: write it, or name another file: %[4]s %[2]s %[3]s -c %[2]s.yaml", file, p.Name, verb, p.program())
 	}
 	return nil
 }
 
 // checked reads and checks a configuration. Mistakes are usage errors.
-func (p *part) checked(verb, file string) (checked, error) {
+func (p *Part) checked(verb, file string) (Checked, error) {
 	if err := p.there(verb, file); err != nil {
-		return checked{}, err
+		return Checked{}, err
 	}
-	have, err := p.check(file)
+	have, err := p.Check(file)
 	if err != nil {
-		return checked{}, cli.UsageError{Err: err}
+		return Checked{}, cli.UsageError{Err: err}
 	}
 	have.Config = file
 	return have, nil
 }
 
-func (p *part) runCommand(e cli.Env) *cobra.Command {
+func (p *Part) runCommand(e cli.Env) *cobra.Command {
 	var (
 		file string
 		log  cli.Log
 	)
 	c := &cobra.Command{
 		Use:   "run",
-		Short: "Run the " + p.noun + " until SIGTERM or Ctrl-C",
-		Long:  "Run the " + p.noun + " until SIGTERM or Ctrl-C.\n\n" + p.runs,
-		Example: fmt.Sprintf(`  baton %[1]s run
-  baton %[1]s run -c %[1]s.yaml --log-level debug
-  baton %[1]s run --log-format json`, p.name),
+		Short: "Run the " + p.Noun + " until SIGTERM or Ctrl-C",
+		Long:  "Run the " + p.Noun + " until SIGTERM or Ctrl-C.\n\n" + p.Runs,
+		Example: fmt.Sprintf(`  %[2]s %[1]s run
+  %[2]s %[1]s run -c %[1]s.yaml --log-level debug
+  %[2]s %[1]s run --log-format json`, p.Name, p.program()),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			have, err := p.checked("run", file)
 			if err != nil {
 				return log.Failed(log.Logger(e.Err), err)
 			}
-			d := daemon{file: file, log: log.Logger(e.Err), err: e.Err}
-			slog.SetDefault(d.log) // that of libraries without one of their own, such as net/http
+			d := Daemon{File: file, Log: log.Logger(e.Err), Err: e.Err}
+			slog.SetDefault(d.Log) // that of libraries without one of their own, such as net/http
 			for _, w := range have.Warnings {
-				d.log.Warn(w)
+				d.Log.Warn(w)
 			}
-			return log.Failed(d.log, mended(p.run(cmd.Context(), d)))
+			return log.Failed(d.Log, mended(p.Run(cmd.Context(), d)))
 		},
 	}
 	p.configFlag(c, &file)
@@ -98,7 +97,7 @@ func mended(err error) error {
 	return err
 }
 
-func (p *part) checkCommand(e cli.Env) *cobra.Command {
+func (p *Part) checkCommand(e cli.Env) *cobra.Command {
 	var (
 		file    string
 		connect bool
@@ -109,14 +108,14 @@ func (p *part) checkCommand(e cli.Env) *cobra.Command {
 		Short: "Check a configuration file for mistakes",
 		Long: `Check a configuration file as run and reload do, and change nothing. Each mistake is printed with its line and column; the exit
 status is then 2. Warnings leave it at 0.`,
-		Example: fmt.Sprintf("  baton %[1]s check -c %[1]s.yaml\n  baton %[1]s check -o json", p.name),
+		Example: fmt.Sprintf("  %[2]s %[1]s check -c %[1]s.yaml\n  %[2]s %[1]s check -o json", p.Name, p.program()),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			have, err := p.checked("check", file)
-			if err == nil && p.fits != nil {
-				err = p.fits(file, &have)
+			if err == nil && p.Fits != nil {
+				err = p.Fits(file, &have)
 			}
 			if err == nil && connect {
-				err = p.connects(cmd.Context(), file, &have)
+				err = p.Connects(cmd.Context(), file, &have)
 			}
 			if err != nil {
 				return mended(err)
@@ -135,63 +134,63 @@ status is then 2. Warnings leave it at 0.`,
 	}
 	p.configFlag(c, &file)
 	format.Flag(c)
-	if p.connects != nil {
-		c.Example += fmt.Sprintf("\n  baton %[1]s check --connect -c %[1]s.yaml", p.name)
+	if p.Connects != nil {
+		c.Example += fmt.Sprintf("\n  %[2]s %[1]s check --connect -c %[1]s.yaml", p.Name, p.program())
 		c.Flags().BoolVar(&connect, "connect", false, "also connect to the servers from here, and warn of what does not fit")
 	}
 	return c
 }
 
-func (p *part) statusCommand(e cli.Env) *cobra.Command {
+func (p *Part) statusCommand(e cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "status", SuggestFor: []string{"show", "state", "info"},
-		Short: "Show " + p.shows,
-		Example: fmt.Sprintf("  baton %[1]s status\n  baton %[1]s status -o wide -w\n  baton %[1]s status -o json | jq .version", p.name) +
-			p.examples,
+		Short: "Show " + p.Shows,
+		Example: fmt.Sprintf("  %[2]s %[1]s status\n  %[2]s %[1]s status -o wide -w\n  %[2]s %[1]s status -o json | jq .version", p.Name, p.program()) +
+			p.Examples,
 	}
-	return p.show(e, c, func(ctx context.Context, client *api.Client, format *cli.Format) error {
-		s, err := p.status(ctx, client)
+	return p.Show(e, c, func(ctx context.Context, client *api.Client, format *cli.Format) error {
+		s, err := p.Status(ctx, client)
 		if err != nil {
 			return err
 		}
-		return format.Print(e.Out, s.data, s.table)
+		return format.Print(e.Out, s.Data, s.Table)
 	})
 }
 
-// show makes a command that queries a running daemon and prints the answer, repeatedly with -w.
-func (p *part) show(e cli.Env, c *cobra.Command, show func(context.Context, *api.Client, *cli.Format) error) *cobra.Command {
+// Show makes a command that queries a running daemon and prints the answer, repeatedly with -w.
+func (p *Part) Show(e cli.Env, c *cobra.Command, show func(context.Context, *api.Client, *cli.Format) error) *cobra.Command {
 	var watch cli.Watch
-	p.ask(c, func(ctx context.Context, client *api.Client, format *cli.Format, _ []string) error {
+	p.Ask(c, func(ctx context.Context, client *api.Client, format *cli.Format, _ []string) error {
 		return watch.Run(ctx, e.Out, func(ctx context.Context) error { return show(ctx, client, format) })
 	})
 	watch.Flag(c)
 	return c
 }
 
-// ask makes a command that queries a running daemon.
-func (p *part) ask(c *cobra.Command, ask func(ctx context.Context, client *api.Client, format *cli.Format, args []string) error) *cobra.Command {
+// Ask makes a command that queries a running daemon.
+func (p *Part) Ask(c *cobra.Command, ask func(ctx context.Context, client *api.Client, format *cli.Format, args []string) error) *cobra.Command {
 	var (
-		at     = asked{part: p}
+		at     = Asked{Part: p}
 		format cli.Format
 	)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := at.choose(cmd); err != nil {
+		if err := at.Choose(cmd); err != nil {
 			return err
 		}
-		return at.ask(cmd.Context(), func(ctx context.Context, client *api.Client) error { return ask(ctx, client, &format, args) })
+		return at.Ask(cmd.Context(), func(ctx context.Context, client *api.Client) error { return ask(ctx, client, &format, args) })
 	}
-	at.flags(c)
+	at.Flags(c)
 	format.Flag(c)
 	return c
 }
 
-func (p *part) reloadCommand(e cli.Env) *cobra.Command {
-	return p.ask(&cobra.Command{
+func (p *Part) reloadCommand(e cli.Env) *cobra.Command {
+	return p.Ask(&cobra.Command{
 		Use:   "reload",
-		Short: "Reload the configuration of the running " + p.noun,
-		Long: `Reload the configuration of the running ` + p.noun + `, as SIGHUP does, and print the changes. If the new configuration is refused, nothing
-changes and the exit status is 2. ` + p.reloads,
-		Example: fmt.Sprintf("  baton %[1]s reload\n  baton %[1]s reload -c %[1]s.yaml -o json", p.name),
+		Short: "Reload the configuration of the running " + p.Noun,
+		Long: `Reload the configuration of the running ` + p.Noun + `, as SIGHUP does, and print the changes. If the new configuration is refused, nothing
+changes and the exit status is 2. ` + p.Reloads,
+		Example: fmt.Sprintf("  %[2]s %[1]s reload\n  %[2]s %[1]s reload -c %[1]s.yaml -o json", p.Name, p.program()),
 	}, func(ctx context.Context, client *api.Client, format *cli.Format, _ []string) error {
 		result, err := client.Reload(ctx)
 		if errors.Is(err, api.ErrConflict) || errors.Is(err, api.ErrInvalid) {
@@ -201,30 +200,23 @@ changes and the exit status is 2. ` + p.reloads,
 			return err
 		}
 		return format.Print(e.Out, result, func(out io.Writer, _ bool) error {
-			_, err := fmt.Fprintf(out, "%s is in force\n%s", result.Config, lines(result.Changed))
+			_, err := fmt.Fprintf(out, "%s is in force\n%s", result.Config, cli.Lines(result.Changed))
 			return err
 		})
 	})
 }
 
-func lines(all []string) string {
-	if len(all) == 0 {
-		return ""
-	}
-	return strings.Join(all, "\n") + "\n"
-}
-
-func (p *part) cleanupCommand(e cli.Env) *cobra.Command {
+func (p *Part) cleanupCommand(e cli.Env) *cobra.Command {
 	var (
 		file   string
 		format cli.Format
 	)
 	c := &cobra.Command{
 		Use: "cleanup", SuggestFor: []string{"restore", "remove", "unload", "reset"},
-		Short: "Remove the kernel state of a " + p.noun + " that no longer runs",
-		Long: "Remove the kernel state of a " + p.noun + " that no longer runs, and its stale control socket. " + p.cleans +
-			"\nThe command is refused while the " + p.noun + " runs, and does nothing if nothing is left.",
-		Example: fmt.Sprintf("  baton %[1]s cleanup\n  baton %[1]s cleanup -c %[1]s.yaml", p.name),
+		Short: "Remove the kernel state of a " + p.Noun + " that no longer runs",
+		Long: "Remove the kernel state of a " + p.Noun + " that no longer runs, and its stale control socket. " + p.Cleans +
+			"\nThe command is refused while the " + p.Noun + " runs, and does nothing if nothing is left.",
+		Example: fmt.Sprintf("  %[2]s %[1]s cleanup\n  %[2]s %[1]s cleanup -c %[1]s.yaml", p.Name, p.program()),
 		RunE: func(*cobra.Command, []string) error {
 			removed, err := p.clean(file)
 			if err != nil && len(removed) == 0 {
@@ -235,7 +227,7 @@ func (p *part) cleanupCommand(e cli.Env) *cobra.Command {
 			}{append([]string{}, removed...)}
 			return errors.Join(err, format.Print(e.Out, data, func(out io.Writer, _ bool) error {
 				if len(removed) == 0 {
-					_, err := fmt.Fprintf(out, "nothing is left of the %s of %s\n", p.noun, file)
+					_, err := fmt.Fprintf(out, "nothing is left of the %s of %s\n", p.Noun, file)
 					return err
 				}
 				for _, what := range removed {
@@ -251,18 +243,18 @@ func (p *part) cleanupCommand(e cli.Env) *cobra.Command {
 }
 
 // clean removes the state that the daemon of a configuration has left.
-func (p *part) clean(file string) ([]string, error) {
+func (p *Part) clean(file string) ([]string, error) {
 	if err := p.there("cleanup", file); err != nil {
 		return nil, err
 	}
-	socket, err := p.socketOf(file)
+	socket, err := p.SocketOf(file)
 	if err != nil {
 		return nil, err
 	}
 	if listens(socket) {
-		return nil, fmt.Errorf("the %s of %s runs: stop it first: systemctl stop baton-%s", p.noun, file, p.name)
+		return nil, fmt.Errorf("the %s of %s runs: stop it first: systemctl stop baton-%s", p.Noun, file, p.Name)
 	}
-	removed, err := p.cleanup(file)
+	removed, err := p.Cleanup(file)
 	if err != nil {
 		return removed, err
 	}

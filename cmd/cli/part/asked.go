@@ -1,4 +1,4 @@
-package main
+package part
 
 import (
 	"context"
@@ -19,31 +19,32 @@ import (
 	"baton/cmd/cli"
 )
 
-// asked is the daemon that a command queries: the flags --config and --control.
-type asked struct {
-	part    *part
-	config  string
+// Asked is the daemon that a command queries: the flags --config and --control.
+type Asked struct {
+	Part    *Part
+	Config  string // file
 	control string
 	chosen  bool // --config was given
 }
 
-func (a *asked) flags(c *cobra.Command) {
-	a.part.configFlag(c, &a.config)
+// Flags adds --config and --control.
+func (a *Asked) Flags(c *cobra.Command) {
+	a.Part.configFlag(c, &a.Config)
 	c.Flags().StringVar(&a.control, "control", "", "control `socket` (default: that of the configuration, or of the only running daemon)")
 	_ = c.MarkFlagFilename("control", "sock")
 }
 
-// choose notes which of the flags were given.
-func (a *asked) choose(c *cobra.Command) error {
+// Choose notes which of the flags were given.
+func (a *Asked) Choose(c *cobra.Command) error {
 	if a.chosen = c.Flags().Changed("config"); a.chosen && a.control != "" {
 		return cli.Usagef("--config and --control both select the daemon: give only one of them")
 	}
 	return nil
 }
 
-// ask queries the daemon. An answer that refuses the request is a usage error.
-func (a *asked) ask(ctx context.Context, question func(context.Context, *api.Client) error) error {
-	socket, err := a.socket(a.part.usual())
+// Ask queries the daemon. An answer that refuses the request is a usage error.
+func (a *Asked) Ask(ctx context.Context, question func(context.Context, *api.Client) error) error {
+	socket, err := a.socket(a.Part.Usual())
 	if err != nil {
 		return err
 	}
@@ -70,15 +71,15 @@ func reason(err error) string {
 }
 
 // socket is the control socket to use: that of the flag, that of the configuration, or the only one among the usual ones with a daemon.
-func (a *asked) socket(usual []string) (string, error) {
+func (a *Asked) socket(usual []string) (string, error) {
 	if a.control != "" {
 		return a.control, nil
 	}
 	if a.chosen {
-		return a.part.socketOf(a.config)
+		return a.Part.SocketOf(a.Config)
 	}
-	places := a.part.sockets
-	if its, err := a.part.socketOf(a.config); err == nil {
+	places := a.Part.Sockets
+	if its, err := a.Part.SocketOf(a.Config); err == nil {
 		if listens(its) {
 			return its, nil
 		}
@@ -94,18 +95,18 @@ func (a *asked) socket(usual []string) (string, error) {
 	return "", cli.Usagef("%d daemons run here: choose one with -c FILE, or with --control and one of %s", len(live), strings.Join(live, ", "))
 }
 
-func (a *asked) notRunning(where string) error {
-	return fmt.Errorf("no %s is running (nothing listens on %s); to start it: systemctl start baton-%[3]s, or baton %[3]s run -c %[4]s",
-		a.part.noun, where, a.part.name, a.config)
+func (a *Asked) notRunning(where string) error {
+	return fmt.Errorf("no %s is running (nothing listens on %s); to start it: systemctl start baton-%[3]s, or %[5]s %[3]s run -c %[4]s",
+		a.Part.Noun, where, a.Part.Name, a.Config, a.Part.program())
 }
 
 // socketOf is the control socket in a configuration file.
-func (p *part) socketOf(file string) (string, error) {
+func (p *Part) SocketOf(file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return "", cli.Usagef("--config: %w", err)
 	}
-	socket, err := p.control(file, text)
+	socket, err := p.Control(file, text)
 	if err != nil {
 		return "", cli.UsageError{Err: err}
 	}
@@ -113,9 +114,9 @@ func (p *part) socketOf(file string) (string, error) {
 }
 
 // usual are the control sockets that exist at the usual places.
-func (p *part) usual() []string {
+func (p *Part) Usual() []string {
 	var all []string
-	for _, pattern := range p.sockets {
+	for _, pattern := range p.Sockets {
 		found, _ := filepath.Glob(pattern) // the pattern is right
 		all = append(all, found...)
 	}

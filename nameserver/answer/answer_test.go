@@ -69,11 +69,15 @@ var choices = map[string]Route{
 	"none": route{Choice{Fail: true}},
 }
 
-func testZone(t testing.TB, text string) *Zone {
-	t.Helper()
-	z, err := zone.Parse(fstest.MapFS{"z": {Data: []byte(text)}}, zone.Options{Origin: "example.test.", File: "z", Routed: map[string]string{
+func parse(text string) (*zone.Zone, error) {
+	return zone.Parse(fstest.MapFS{"z": {Data: []byte(text)}}, zone.Options{Origin: "example.test.", File: "z", Routed: map[string]string{
 		"cdn.example.test.": "both", "four.example.test.": "four", "dead.example.test.": "none", "*.many.example.test.": "both",
 	}})
+}
+
+func testZone(t testing.TB, text string) *Zone {
+	t.Helper()
+	z, err := parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}

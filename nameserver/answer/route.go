@@ -18,9 +18,11 @@ type Route interface {
 // Asked is a question for the addresses of a routed name.
 type Asked struct {
 	Client   netip.Addr // of the client's network, or the resolver
+	Subnet   bool       // Client came with the query
 	Bits     int        // of Client that are known: fewer than all for a client subnet
 	Resolver netip.Addr
 	Kind     uint16
+	Dry      bool   // only to explain
 	Name     []byte // in wire form, in lower case; valid during the call only
 }
 
@@ -35,18 +37,26 @@ type Choice struct {
 
 // choose fills the worker's choice.
 func (w *Worker) choose(route Route) {
-	r, c := &w.r, &w.choice
+	c := &w.choice
 	*c = Choice{V4: c.V4[:0], V6: c.V6[:0]}
-	a := Asked{Kind: r.kind, Resolver: r.from.Addr().Unmap(), Name: r.key[:r.name]}
+	a := w.asked()
+	route.Choose(a, c)
+	if !a.Subnet {
+		c.Scope = 0 // it was chosen by the resolver's address
+		return
+	}
+	w.Counts.Subnets.Add(1)
+}
+
+// asked is the question to a route.
+func (w *Worker) asked() Asked {
+	r := &w.r
+	a := Asked{Kind: r.kind, Dry: w.dry, Resolver: r.from.Addr().Unmap(), Name: r.key[:r.name]}
 	a.Client, a.Bits = a.Resolver, a.Resolver.BitLen()
 	if r.subnet.given && r.subnet.addr.IsValid() && w.s.o.Subnet {
-		a.Client, a.Bits = r.subnet.addr, int(r.subnet.source)
-		w.Counts.Subnets.Add(1)
+		a.Client, a.Bits, a.Subnet = r.subnet.addr, int(r.subnet.source), true
 	}
-	route.Choose(a, c)
-	if a.Client == a.Resolver {
-		c.Scope = 0 // it was not chosen by the client's subnet
-	}
+	return a
 }
 
 // none reports whether there is no record of a type.

@@ -79,6 +79,7 @@ type Worker struct {
 	wild    [maxName + 2]byte
 	Counts  Counts
 	verdict verdict // of the limits
+	dry     bool    // only to explain: routes are not to count it
 }
 
 // Worker returns a new worker, whose counts are part of the server's.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -122,21 +123,18 @@ func (l *loader) read(f *included, name, origin string) {
 var atLine = regexp.MustCompile(`^(.*): dns: (.*) at line: (\d+):(\d+)$`)
 
 func (l *loader) syntax(err error) {
-	text := err.Error()
+	text, place := strings.TrimPrefix(err.Error(), "dns: "), l.here()
+	if m := atLine.FindStringSubmatch(err.Error()); m != nil {
+		place, text = l.shown(m[1])+":"+m[3]+":"+m[4], m[2]
+	}
 	var outside *fs.PathError
 	if errors.As(err, &outside) {
-		why := outside.Err.Error()
+		text = fmt.Sprintf("$INCLUDE %q: %v", outside.Path, outside.Err)
 		if !errors.Is(err, fs.ErrNotExist) {
-			why += " (only files in the folder of the zone's file may be included)"
+			text += " (only files in the folder of the zone's file may be included)"
 		}
-		l.wrong(l.here(), "$INCLUDE %q: %s", outside.Path, why)
-		return
 	}
-	if m := atLine.FindStringSubmatch(text); m != nil {
-		l.wrong(l.shown(m[1])+":"+m[3]+":"+m[4], "%s", m[2])
-		return
-	}
-	l.wrong(l.here(), "%s", strings.TrimPrefix(text, "dns: "))
+	l.wrong(place, "%s", text)
 }
 
 // Types of records that say how a zone is signed. This server signs when it answers.
@@ -167,6 +165,10 @@ func (l *loader) add(rr dns.RR) {
 		l.wrong(here, "%s: a type without a meaning here: %d", h.Name, h.Rrtype)
 		return
 	}
+	if why := unpackable(rr); why != "" {
+		l.wrong(here, "%s %s %s", h.Name, kind, why)
+		return
+	}
 	if h.Ttl > 1<<31-1 {
 		l.wrong(here, "%s %s: the TTL %d is above 2147483647 (RFC 2181, section 8)", h.Name, kind, h.Ttl)
 		return
@@ -176,6 +178,28 @@ func (l *loader) add(rr dns.RR) {
 		node.line = here
 	}
 	l.put(node, rr, here)
+}
+
+// unpackable says why a record cannot be sent: the parser takes some that have no data.
+func unpackable(rr dns.RR) string {
+	wire := make([]byte, dns.Len(rr)+maxName)
+	end, err := dns.PackRR(rr, wire, 0, nil, false)
+	if err != nil {
+		return "cannot be sent: " + strings.TrimPrefix(err.Error(), "dns: ")
+	}
+	if _, _, err := dns.UnpackRR(wire[:end], 0); err != nil {
+		return "cannot be read by others: " + strings.TrimPrefix(err.Error(), "dns: ")
+	}
+	fields := reflect.ValueOf(rr).Elem()
+	for i := range fields.NumField() {
+		if strings.HasSuffix(fields.Type().Field(i).Tag.Get("dns"), "domain-name") && fields.Field(i).String() == "" {
+			return "lacks the name " + strings.ToLower(fields.Type().Field(i).Name)
+		}
+	}
+	if _, empty := rr.(*dns.NULL); rr.Header().Rdlength == 0 && !empty {
+		return "has no data"
+	}
+	return ""
 }
 
 // node is a name's, which is made with all above it.

@@ -2,6 +2,7 @@ package zone
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -77,7 +78,7 @@ func (s *sources) Open(name string) (fs.File, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not an ordinary file", name)
+		err = &fs.PathError{Op: "open", Path: name, Err: errors.New("not an ordinary file")}
 	}
 	if err != nil {
 		f.Close()

@@ -25,7 +25,7 @@ type Node struct {
 	Name   string // as the file has it
 	Sets   []Set
 	Cut    *Node  // the delegation at this name or above it; nil: the zone has authority
-	Routed string // the rule by which addresses are chosen for each client; "": none
+	Routed string // the name by which addresses are chosen for each client, the wildcard for a name that it covers; "": none
 	line   string // "file:line" of its first record
 }
 

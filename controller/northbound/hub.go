@@ -19,14 +19,14 @@ type Hub struct {
 	// watching counts the subscribers of a topic; it is read without the lock.
 	watching map[api.ControllerTopic]*atomic.Int32
 
-	published, cut atomic.Uint64
+	published, cut, failed atomic.Uint64
 }
 
 // subscriber is one connection's queue. Its topics are guarded by the hub's lock.
 type subscriber struct {
 	topics map[api.ControllerTopic]bool
 	queue  chan []byte // whole messages
-	slow   chan struct{}
+	slow   func()      // called, by a goroutine of its own, when the subscriber is cut off
 }
 
 // topics are all topics and the role that may follow each.
@@ -50,15 +50,16 @@ func (h *Hub) Watched(topic api.ControllerTopic) bool {
 	return n != nil && n.Load() > 0
 }
 
-// Publish sends a value to the subscribers of a topic. It does not wait, and does nothing without subscribers. It panics on a value
-// that is no JSON: a mistake of the program.
+// Publish sends a value to the subscribers of a topic. It does not wait, and does nothing without subscribers. A value that
+// JSON cannot have, such as a float that is not a number, is dropped and counted.
 func (h *Hub) Publish(topic api.ControllerTopic, value any) {
 	if !h.Watched(topic) {
 		return
 	}
 	message, err := json.Marshal(notification{"2.0", api.EventMethod, event{topic, value}})
 	if err != nil {
-		panic("northbound: an event of " + string(topic) + ": " + err.Error())
+		h.failed.Add(1)
+		return
 	}
 	h.published.Add(1)
 	h.mu.Lock()
@@ -72,7 +73,7 @@ func (h *Hub) Publish(topic api.ControllerTopic, value any) {
 		default:
 			h.cut.Add(1)
 			h.drop(s)
-			close(s.slow)
+			go s.slow()
 		}
 	}
 }
@@ -88,8 +89,8 @@ type event struct {
 	Value any                 `json:"value"`
 }
 
-func (h *Hub) join() *subscriber {
-	s := &subscriber{topics: map[api.ControllerTopic]bool{}, queue: make(chan []byte, subscriberQueue), slow: make(chan struct{})}
+func (h *Hub) join(slow func()) *subscriber {
+	s := &subscriber{topics: map[api.ControllerTopic]bool{}, queue: make(chan []byte, subscriberQueue), slow: slow}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.subs[s] = struct{}{}

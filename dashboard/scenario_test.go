@@ -186,8 +186,8 @@ func rates(now time.Time) []map[string]any {
 	for i := range 60 {
 		wave := float64((i*37)%23)/4 + float64(i)/8
 		all = append(all, map[string]any{
-			"time": now.Add(time.Duration(i-60) * 5 * time.Second), "packet_ins": 40 + 4*wave, "packet_outs": 30 + 3*wave,
-			"flow_mods": 90 + 7*wave, "handshakes": 12 + wave,
+			"time": now.Add(time.Duration(i-60) * 5 * time.Second), "packet_ins": 40 + 4*wave, "flow_mods": 90 + 7*wave, "handshakes": 12 + wave,
+			"handoffs": 10 + wave/2, "failures": float64(i/30) / 5, "surrogates": map[string]float64{"se1": 6, "se2": 4},
 		})
 	}
 	return all

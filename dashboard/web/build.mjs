@@ -3,7 +3,7 @@ import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { build } from "esbuild";
 
-process.chdir(import.meta.dirname);
+process.chdir(new URL(".", import.meta.url).pathname);
 const out = process.argv[2] ?? "../built";
 await rm(out, { recursive: true, force: true });
 await mkdir(out, { recursive: true });
@@ -13,7 +13,7 @@ const result = await build({
 	bundle: true,
 	minify: true,
 	format: "esm",
-	target: ["es2022", "chrome117", "firefox119", "safari17.4"],
+	target: ["es2022", "chrome110", "firefox115", "safari16.4"],
 	jsx: "automatic",
 	jsxImportSource: "preact",
 	loader: { ".svg": "copy" },

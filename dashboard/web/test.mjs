@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { build } from "esbuild";
 
-process.chdir(import.meta.dirname);
+process.chdir(new URL(".", import.meta.url).pathname);
 const out = await mkdtemp(join(tmpdir(), "dashboard-"));
 try {
 	const files = (await readdir("test")).filter((f) => f.endsWith(".test.ts")).map((f) => join("test", f));

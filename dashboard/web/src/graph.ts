@@ -34,6 +34,17 @@ export interface Drawing {
 	height: number;
 }
 
+/** groupBy is Map.groupBy, which browsers of 2023 lack. */
+function groupBy<T>(all: T[], key: (t: T) => string): Map<string, T[]> {
+	const groups = new Map<string, T[]>();
+	for (const t of all) {
+		const group = groups.get(key(t));
+		if (group) group.push(t);
+		else groups.set(key(t), [t]);
+	}
+	return groups;
+}
+
 type Graph = Map<string, string[]>;
 
 /** graph has the neighbours of each switch, in the order of names. */
@@ -149,7 +160,7 @@ export function draw(t: ControllerTopology, width: number): Drawing {
 }
 
 function cellsOf(t: ControllerTopology): Map<string, Cell> {
-	const at = Map.groupBy(t.hosts ?? [], (h) => h.at.switch);
+	const at = groupBy(t.hosts ?? [], (h) => h.at.switch);
 	return new Map(
 		sorted(t).map((s) => {
 			const all = (at.get(s.id) ?? []).sort((a, b) => (ranks[a.kind] ?? 3) - (ranks[b.kind] ?? 3) || compare(hostName(a), hostName(b)));
@@ -183,7 +194,7 @@ export const wireKey = (a: string, b: string): string => (a < b ? `${a} ${b}` : 
 
 /** wire draws the links. */
 function wire(d: Drawing, links: ControllerLink[]): void {
-	const directions = Map.groupBy(links, (l) => wireKey(l.from.switch, l.to.switch));
+	const directions = groupBy(links, (l) => wireKey(l.from.switch, l.to.switch));
 	for (const [key, both] of directions) {
 		const first = both[0];
 		const from = first && d.cells.get(first.from.switch);

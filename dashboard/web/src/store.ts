@@ -147,10 +147,11 @@ function handoffChanged(m: Model, h: ControllerHandoff): void {
 
 function ratesChanged(m: Model, value: Record<string, unknown>, now: number): void {
 	const values = new Map<string, number>();
-	for (const [k, v] of Object.entries(value)) {
+	const add = (k: string, v: unknown) => {
 		if (typeof v === "number" && Number.isFinite(v) && values.size < caps.series) values.set(k, v);
-	}
-	const at = typeof value.time === "string" ? Date.parse(value.time) : now;
+	};
+	for (const [k, v] of Object.entries(value)) add(k, v);
+	const at = typeof value["time"] === "string" ? Date.parse(value["time"]) : now;
 	if (values.size > 0) m.rates.push({ at: Number.isNaN(at) ? now : at, values });
 	if (m.rates.length > caps.samples) m.rates.splice(0, m.rates.length - caps.samples);
 }

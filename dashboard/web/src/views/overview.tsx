@@ -5,6 +5,7 @@ import { inService } from "../parts.tsx";
 import { link, now } from "../state.ts";
 import { ended, type Model } from "../store.ts";
 import { Outcome } from "./handoffs.tsx";
+import { handoffRates } from "./rates.tsx";
 import { Cards } from "./surrogates.tsx";
 import { Network } from "./topology.tsx";
 
@@ -80,7 +81,7 @@ export function Overview({ m }: { m: Model }) {
 						))}
 					</ul>
 					{handoffs.length === 0 && <p class="empty">There was no handoff yet.</p>}
-					<Chart title="Handoffs" unit="/s" samples={m.samples} series="handoffs" now={now()} />
+					<Chart title="Handoffs" unit="/s" samples={handoffRates(m)} series="handoffs" now={now()} />
 				</section>
 			</div>
 			<section aria-labelledby="o-surr">

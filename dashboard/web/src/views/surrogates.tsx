@@ -2,11 +2,13 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { ControllerSurrogate, ControllerSurrogateChange } from "../api.ts";
 import { compare, count, digits, plural } from "../format.ts";
 import { Badge, Filter, Health, inService } from "../parts.tsx";
+import { RPCError } from "../rpc.ts";
 import { connection, mayOperate, store } from "../state.ts";
 import { event, type Model } from "../store.ts";
 import { matches } from "../table.tsx";
 
 const most = 60;
+const forbidden = 4403; // the token's role does not allow the call
 
 export function Surrogates({ m }: { m: Model }) {
 	const [filter, setFilter] = useState("");
@@ -125,6 +127,11 @@ function Change({ s, all, close }: { s: ControllerSurrogate; all: ControllerSurr
 			dialog.current?.close();
 		} catch (e) {
 			setError((e as Error).message);
+			if (e instanceof RPCError && e.code === forbidden) {
+				store.now((m) => {
+					m.role = "viewer";
+				});
+			}
 			setBusy(false);
 		}
 	};

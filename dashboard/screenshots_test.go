@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,9 +42,10 @@ func TestScreenshots(t *testing.T) {
 	}
 	for _, shot := range shots {
 		t.Run(shot.name, func(t *testing.T) {
+			shot.look.still = true // no arrow that is about to appear
 			p := open(t, s, shot.view, shot.look)
 			p.sees(shot.shows)
-			time.Sleep(400 * time.Millisecond) // for the last arrow to appear
+			p.until("has data", func() bool { return !strings.Contains(p.text(), "no data") })
 			picture := value(p, chromedp.FullScreenshot(100))
 			if err := os.WriteFile(filepath.Join(folder, shot.name+".png"), picture, 0o644); err != nil {
 				t.Fatal(err)

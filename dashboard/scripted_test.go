@@ -139,15 +139,30 @@ func (s *script) answer(c *websocket.Conn, message []byte) {
 	answer := map[string]any{"jsonrpc": "2.0", "id": call.ID}
 	switch call.Method {
 	case "subscribe":
-		s.clients[c] = true
-		answer["result"] = s.state
-	case "setsurrogate":
-		var asked change
+		var asked struct {
+			Topics []string `json:"topics"`
+		}
 		if err := json.Unmarshal(call.Params, &asked); err != nil {
 			s.t.Error(err)
 		}
+		s.clients[c] = true
+		whole := map[string]any{}
+		for _, topic := range asked.Topics {
+			whole[topic] = s.state[topic]
+		}
+		answer["result"] = whole
+	case "setsurrogate":
+		var asked change
+		if s.role != "operator" {
+			answer["error"] = map[string]any{"code": 4403, "message": "setsurrogate is for the role operator"}
+			break
+		}
+		if err := json.Unmarshal(call.Params, &asked); err != nil {
+			answer["error"] = map[string]any{"code": -32602, "message": err.Error()}
+			break
+		}
 		if s.refuse != "" {
-			answer["error"] = map[string]any{"code": 4403, "message": s.refuse}
+			answer["error"] = map[string]any{"code": 4409, "message": s.refuse}
 			break
 		}
 		s.changes = append(s.changes, asked)

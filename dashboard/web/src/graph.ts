@@ -174,12 +174,16 @@ function cellsOf(t: ControllerTopology): Map<string, Cell> {
 
 /** placeRow places columns next to each other; backwards is the number of columns of a row that runs to the left, else 0. */
 function placeRow(d: Drawing, columns: string[][], backwards: number, row: number): void {
-	const heights = columns.map((c) => c.reduce((h, id) => h + (d.cells.get(id)?.height ?? 0) + size.gapY, 0));
-	const tallest = Math.max(...heights);
-	columns.forEach((ids, i) => {
+	// The middles of all columns are on one height; the hosts of the last switch hang below.
+	const height = (ids: string[]) => ids.reduce((h, id) => h + (d.cells.get(id)?.height ?? 0) + size.gapY, 0);
+	const middle = (ids: string[]) => (height(ids.slice(0, -1)) + size.head) / 2;
+	const orders = columns.map((ids) => (backwards > 0 ? [...ids].reverse() : ids));
+	const above = Math.max(...orders.map(middle));
+	const below = Math.max(...orders.map((ids) => height(ids) - middle(ids)));
+	orders.forEach((order, i) => {
 		const column = backwards > 0 ? backwards - 1 - i : i;
-		let y = d.height + (tallest - (heights[i] ?? 0)) / 2;
-		for (const id of backwards > 0 ? [...ids].reverse() : ids) {
+		let y = d.height + above - middle(order);
+		for (const id of order) {
 			const c = d.cells.get(id);
 			if (c === undefined) continue;
 			Object.assign(c, { x: size.margin + column * (size.width + size.gapX), y, column, row });
@@ -187,7 +191,7 @@ function placeRow(d: Drawing, columns: string[][], backwards: number, row: numbe
 			d.width = Math.max(d.width, c.x + size.width + size.margin);
 		}
 	});
-	d.height += tallest;
+	d.height += above + below;
 }
 
 export const wireKey = (a: string, b: string): string => (a < b ? `${a} ${b}` : `${b} ${a}`);
@@ -210,7 +214,8 @@ export function route(d: Drawing, from: Cell, to: Cell): string {
 	const between = [...d.cells.values()].some(
 		(c) => c !== from && c !== to && c.x === from.x && c.y > Math.min(y1, y2) - size.head && c.y < Math.max(y1, y2),
 	);
-	if (from.x !== to.x || !between) return `M${x1} ${y1}L${x2} ${y2}`;
+	if (from.x !== to.x) return `M${x1} ${y1}L${x2} ${y2}`;
+	if (!between) return `M${x1 + size.width / 2 - 14} ${y1}V${y2}`; // beside the hosts of the upper one
 	const side = from.column === 0 && from.row !== to.row ? -1 : 1;
 	const edge = x1 + (side * size.width) / 2;
 	const out = edge + side * (size.gapX / 2 - 4);

@@ -37,7 +37,7 @@ export function arrange(steps: ControllerStep[], width: number): Sequence {
 	const gutter = narrow ? 0 : 76;
 	const lane = (width - gutter) / names.length;
 	const x = names.map((_, i) => gutter + lane * (i + 0.5));
-	const [top, height] = [46, narrow ? 38 : 34];
+	const [top, height] = narrow ? [66, 38] : [46, 34];
 	const arrows = steps.map((step, i): Arrow => {
 		const [x1, x2] = [x[names.indexOf(step.from)] ?? gutter, x[names.indexOf(step.to)] ?? gutter];
 		const y = top + height * (i + 1) - 6;

@@ -1,8 +1,9 @@
 // What all views share: the store, the connection, and the place that the URL names.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { Connection } from "./rpc.ts";
-import { event, type Model, Store, sample, topics, whole } from "./store.ts";
+import type { ControllerSession } from "./api.ts";
+import { Connection, RPCError } from "./rpc.ts";
+import { caps, event, type Model, more, Store, sample, sessionKey, type Topic, topics, whole } from "./store.ts";
 
 export const store = new Store();
 
@@ -19,13 +20,50 @@ export const connection = new Connection({
 	},
 });
 
+const pageSize = 1000; // items, at most, with which a list begins
+const forbidden = 4403;
+
+/** subscribe asks for each topic by itself: a controller may have some of them only. */
 async function subscribe(): Promise<void> {
+	store.pause(false);
+	const refused = await Promise.all(topics.map(follow));
+	if (refused.every((e) => e !== undefined)) {
+		if (refused[0] instanceof RPCError) connection.drop(`The controller refuses to be watched: ${refused[0].message}`);
+		return;
+	}
+	await findRole();
+}
+
+async function follow(topic: Topic): Promise<Error | undefined> {
 	try {
-		const answer = (await connection.call("subscribe", { topics })) as Record<string, unknown>;
-		store.pause(false);
-		store.change((m) => whole(m, answer ?? {}, Date.now()));
+		const answer = (await connection.call("subscribe", { topics: [topic] })) as Record<string, unknown> | null;
+		const value = answer?.[topic];
+		store.change((m) => whole(m, topic, value, Date.now()));
+		if (topic === "sessions") await readOn((value ?? []) as ControllerSession[]);
+		return undefined;
 	} catch (e) {
-		connection.drop(`The controller did not accept the subscription: ${(e as Error).message}`);
+		store.change((m) => m.missing.add(topic));
+		return e as Error;
+	}
+}
+
+/** findRole asks for a change of nothing, which an operator may ask for and nobody can carry out. */
+async function findRole(): Promise<void> {
+	const refusal = await connection.call("setsurrogate", []).catch((e: Error) => e);
+	if (!(refusal instanceof RPCError)) return;
+	store.change((m) => {
+		m.role = refusal.code === forbidden ? "viewer" : "operator";
+	});
+}
+
+/** readOn reads the sessions behind the first page. */
+async function readOn(first: ControllerSession[]): Promise<void> {
+	let page = first;
+	for (let read = page.length; page.length === pageSize && read < caps.sessions; read += page.length) {
+		const after = sessionKey(page[pageSize - 1] as ControllerSession);
+		const next = ((await connection.call("sessions", { limit: pageSize, after })) ?? []) as ControllerSession[];
+		store.change((m) => more(m, next, Date.now()));
+		page = next;
 	}
 }
 
@@ -91,5 +129,5 @@ export function useWidth(): [(e: Element | null) => void, number] {
 	];
 }
 
-/** Role is what the token may do, as far as it is known. */
-export const mayOperate = (m: Model): boolean => m.role === "" || m.role === "operator";
+/** mayOperate says whether the token may change surrogates. */
+export const mayOperate = (m: Model): boolean => m.role === "operator";

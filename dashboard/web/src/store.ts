@@ -5,6 +5,8 @@ import type { Status } from "./rpc.ts";
 
 export const topics = ["topology", "sessions", "handoffs", "surrogates", "decisions", "rates"] as const;
 
+export type Topic = (typeof topics)[number];
+
 /** caps are how many items are kept; the oldest go first. */
 export const caps = { sessions: 20_000, handoffs: 500, decisions: 2_000, samples: 300, series: 24, held: 50_000 };
 
@@ -28,6 +30,7 @@ export interface Model {
 	rates: Sample[]; // of the controller
 	counted: { handoffs: number; failures: number }; // that ended since the last sample
 	dropped: { sessions: number };
+	missing: Set<string>; // topics that the controller does not have
 	paused: boolean;
 }
 
@@ -51,28 +54,47 @@ export function empty(): Model {
 		rates: [],
 		counted: { handoffs: 0, failures: 0 },
 		dropped: { sessions: 0 },
+		missing: new Set(),
 		paused: false,
 	};
 }
 
 const list = (v: unknown): unknown[] => (Array.isArray(v) ? v : []);
 
-/** whole replaces everything by the answer to subscribe. */
-export function whole(m: Model, answer: Record<string, unknown>, now: number): void {
-	m.since = now;
-	m.sessions = new Map();
-	m.handoffs = new Map();
-	m.surrogates = new Map();
-	m.decisions = [];
-	m.dropped.sessions = 0;
-	m.counted = { handoffs: 0, failures: 0 };
-	for (const topic of topics) {
-		const value = answer[topic];
-		if (topic === "topology" || (topic === "rates" && !Array.isArray(value))) event(m, topic, value, now);
-		else for (const v of list(value)) event(m, topic, v, now);
+/** whole replaces a topic by the answer to subscribe. */
+export function whole(m: Model, topic: Topic, value: unknown, now: number): void {
+	m.missing.delete(topic);
+	switch (topic) {
+		case "topology":
+		case "rates":
+			for (const v of Array.isArray(value) ? value : [value]) event(m, topic, v, now);
+			return;
+		case "sessions":
+			m.sessions = new Map();
+			m.dropped.sessions = 0;
+			return more(m, list(value) as ControllerSession[], now);
+		case "handoffs":
+			m.handoffs = new Map();
+			break;
+		case "surrogates":
+			m.surrogates = new Map();
+			break;
+		case "decisions":
+			m.decisions = [];
+			break;
 	}
+	for (const v of list(value)) event(m, topic, v, now);
+	m.handoffs = new Map([...m.handoffs].sort(([a], [b]) => a - b));
 	m.decisions.sort((a, b) => Date.parse(a.time) - Date.parse(b.time));
 	m.counted = { handoffs: 0, failures: 0 };
+	m.since = now;
+}
+
+/** more adds a page of sessions, and has the newest last. */
+export function more(m: Model, page: ControllerSession[], now: number): void {
+	for (const v of page) event(m, "sessions", v, now);
+	m.sessions = new Map([...m.sessions].sort(([, a], [, b]) => Date.parse(a.since) - Date.parse(b.since)));
+	m.since = now;
 }
 
 /** event is one item that changed. */

@@ -1,5 +1,5 @@
 import type { ControllerHandoff } from "../api.ts";
-import { plural, took } from "../format.ts";
+import { plural, short, took } from "../format.ts";
 import { type Arrow, arrange, meaning, type Sequence } from "../sequence.ts";
 import { useWidth } from "../state.ts";
 import { ended } from "../store.ts";
@@ -47,7 +47,7 @@ export function Diagram({ h, visible }: { h: ControllerHandoff; visible: number 
 					</li>
 				))}
 			</ul>
-			<Steps h={h} visible={visible} />
+			{width > 0 && <Steps h={h} visible={visible} narrow={s.narrow} />}
 		</>
 	);
 }
@@ -62,13 +62,15 @@ function Lanes({ s, height }: { s: Sequence; height: number }) {
 			)}
 			{s.names.map((name, i) => {
 				const x = s.x[i] ?? 0;
-				const half = Math.min(52, (s.x[1] ?? 0) - (s.x[0] ?? 0) - 4) / 2 + (s.narrow ? 2 : 12);
+				const half = s.narrow ? 36 : 46;
+				const y = s.narrow && i % 2 === 1 ? 32 : 8; // narrow lanes have names at two heights
+				const text = short(name, 12);
 				return (
 					<g key={name}>
-						<path class="lane" d={`M${x} 34V${height}`} />
-						<rect class="participant" x={x - half} y={8} width={2 * half} height={26} rx={5} />
-						<text class={s.narrow ? "name tight" : "name"} x={x} y={25} text-anchor="middle">
-							{name}
+						<path class="lane" d={`M${x} ${y + 24}V${height}`} />
+						<rect class="participant" x={Math.max(1, x - half)} y={y} width={2 * half} height={24} rx={5} />
+						<text class={s.narrow ? "name tight" : "name"} x={Math.max(1, x - half) + half} y={y + 16} text-anchor="middle">
+							{text}
 						</text>
 					</g>
 				);
@@ -126,10 +128,10 @@ function Failure({ s, width }: { s: Sequence; width: number }) {
 }
 
 /** Steps are the arrows in words. */
-function Steps({ h, visible }: { h: ControllerHandoff; visible: number }) {
+function Steps({ h, visible, narrow }: { h: ControllerHandoff; visible: number; narrow: boolean }) {
 	const steps = (h.steps ?? []).slice(0, most);
 	return (
-		<details class="steps" open>
+		<details class="steps" open={!narrow}>
 			<summary>Steps in words</summary>
 			<ol>
 				{steps.slice(0, visible).map((s, i) => {

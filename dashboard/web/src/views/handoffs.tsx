@@ -34,7 +34,8 @@ export function Handoffs({ m, selected }: { m: Model; selected: string }) {
 					</p>
 				)}
 			</section>
-			<section class="panel history" aria-label="History">
+			<section class="panel history" aria-labelledby="history">
+				<h3 id="history">History</h3>
 				<label class="check">
 					<input
 						type="checkbox"
@@ -56,17 +57,7 @@ export function Handoffs({ m, selected }: { m: Model; selected: string }) {
 				</p>
 				<ul class="list">
 					{wanted.slice(0, listed).map((h) => (
-						<li key={h.id}>
-							<a href={link("handoffs", String(h.id))} aria-current={h === shown ? "true" : undefined}>
-								<span class="row">
-									<strong>#{h.id}</strong> <Outcome h={h} />
-								</span>
-								<span class="mono">
-									{h.client} → {h.surrogate || "?"}
-								</span>
-								<span class="muted cut">{h.request}</span>
-							</a>
-						</li>
+						<HandoffLink key={h.id} h={h} current={h === shown} />
 					))}
 				</ul>
 			</section>
@@ -74,7 +65,24 @@ export function Handoffs({ m, selected }: { m: Model; selected: string }) {
 	);
 }
 
-export function Outcome({ h }: { h: ControllerHandoff }) {
+/** HandoffLink is an item of a list of handoffs. */
+export function HandoffLink({ h, current }: { h: ControllerHandoff; current?: boolean }) {
+	return (
+		<li>
+			<a href={link("handoffs", String(h.id))} aria-current={current ? "true" : undefined}>
+				<span class="row">
+					<strong>#{h.id}</strong> <Outcome h={h} />
+				</span>
+				<span class="mono">
+					{h.client} → {h.surrogate || "?"}
+				</span>
+				<span class="muted cut">{h.request}</span>
+			</a>
+		</li>
+	);
+}
+
+function Outcome({ h }: { h: ControllerHandoff }) {
 	if (h.failure) return <Badge kind="bad">failed</Badge>;
 	if (!ended(h)) return <Badge kind="warn">running</Badge>;
 	return <Badge kind="ok">{took(h.took_ns ?? 0)}</Badge>;

@@ -4,12 +4,12 @@ import { compare, count, plural, took } from "../format.ts";
 import { inService } from "../parts.tsx";
 import { link, now } from "../state.ts";
 import { ended, type Model } from "../store.ts";
-import { Outcome } from "./handoffs.tsx";
+import { HandoffLink } from "./handoffs.tsx";
 import { handoffRates } from "./rates.tsx";
 import { Cards } from "./surrogates.tsx";
 import { Network } from "./topology.tsx";
 
-const recent = 6;
+const recent = 5;
 
 export function Overview({ m }: { m: Model }) {
 	const switches = m.topology.switches ?? [];
@@ -48,40 +48,35 @@ export function Overview({ m }: { m: Model }) {
 					bad={down > 0}
 				/>
 			</div>
-			<div class="split even">
-				<section class="panel" aria-labelledby="o-net">
-					<Head id="o-net" view="topology">
-						Topology
-					</Head>
-					<Network
-						m={m}
-						node=""
-						choose={() => {
-							location.hash = link("topology");
-						}}
-					/>
-				</section>
+			<div class="split">
+				<div class="stack">
+					<section class="panel" aria-labelledby="o-net">
+						<Head id="o-net" view="topology">
+							Topology
+						</Head>
+						<Network
+							m={m}
+							node=""
+							choose={() => {
+								location.hash = link("topology");
+							}}
+						/>
+					</section>
+					<div class="charts">
+						<Chart title="Live sessions" samples={m.samples} series="sessions" now={now()} />
+						<Chart title="Handoffs" unit="/s" samples={handoffRates(m)} series="handoffs" now={now()} />
+					</div>
+				</div>
 				<section class="panel" aria-labelledby="o-hand">
 					<Head id="o-hand" view="handoffs">
 						Last handoffs
 					</Head>
 					<ul class="list">
 						{handoffs.slice(0, recent).map((h) => (
-							<li key={h.id}>
-								<a href={link("handoffs", String(h.id))}>
-									<span class="row">
-										<strong>#{h.id}</strong> <Outcome h={h} />
-									</span>
-									<span class="mono">
-										{h.client} → {h.surrogate || "?"}
-									</span>
-									<span class="muted cut">{h.request}</span>
-								</a>
-							</li>
+							<HandoffLink key={h.id} h={h} />
 						))}
 					</ul>
 					{handoffs.length === 0 && <p class="empty">There was no handoff yet.</p>}
-					<Chart title="Handoffs" unit="/s" samples={handoffRates(m)} series="handoffs" now={now()} />
 				</section>
 			</div>
 			<section aria-labelledby="o-surr">

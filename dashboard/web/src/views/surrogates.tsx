@@ -2,13 +2,11 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { ControllerSurrogate, ControllerSurrogateChange } from "../api.ts";
 import { compare, count, digits, plural } from "../format.ts";
 import { Badge, Filter, Health, inService } from "../parts.tsx";
-import { RPCError } from "../rpc.ts";
 import { connection, mayOperate, store } from "../state.ts";
 import { event, type Model } from "../store.ts";
 import { matches } from "../table.tsx";
 
 const most = 60;
-const forbidden = 4403; // the token's role does not allow the call
 
 export function Surrogates({ m }: { m: Model }) {
 	const [filter, setFilter] = useState("");
@@ -26,7 +24,7 @@ export function Surrogates({ m }: { m: Model }) {
 			<p class="muted">
 				{plural(all.length, "surrogate")}, {count(all.filter(inService).length)} in service
 				{wanted.length > most && `; the first ${most} are shown`}
-				{m.role !== "" && !mayOperate(m) && ". Only an operator's token may change them."}
+				{m.role === "viewer" && ". Only an operator's token may change them."}
 			</p>
 			{all.length === 0 && <p class="empty">No surrogate is known.</p>}
 			<Cards list={wanted.slice(0, most)} all={all} change={mayOperate(m) ? setChanging : undefined} />
@@ -127,12 +125,6 @@ function Change({ s, all, close }: { s: ControllerSurrogate; all: ControllerSurr
 			dialog.current?.close();
 		} catch (e) {
 			setError((e as Error).message);
-			if (e instanceof RPCError && e.code === forbidden) {
-				store.now((m) => {
-					m.role = "viewer";
-				});
-			}
-			setBusy(false);
 		}
 	};
 	const submit = (e: Event) => {

@@ -2,8 +2,8 @@ import { useState } from "preact/hooks";
 import type { ControllerHost, ControllerSwitch } from "../api.ts";
 import { age, count, plural, short } from "../format.ts";
 import { type Cell, type Drawing, draw, hostName, route, size, wireKey } from "../graph.ts";
-import { Badge } from "../parts.tsx";
-import { type Path, pathOf } from "../path.ts";
+import { Badge, inService } from "../parts.tsx";
+import { addressOf, type Path, pathOf } from "../path.ts";
 import { link, now, useWidth } from "../state.ts";
 import { type Model, sessionKey } from "../store.ts";
 
@@ -70,6 +70,7 @@ export function Network({ m, path, node, choose }: NetworkProps) {
 	const [at, setAt] = useState("");
 	const d = draw(m.topology, width);
 	const cells = [...d.cells.values()];
+	const states = statesOf(m);
 	const focused = d.cells.has(at) ? at : (cells[0]?.switch.id ?? "");
 	const keyed = (e: KeyboardEvent, c: Cell) => {
 		if (e.key === "Enter" || e.key === " ") choose(c.switch.id === node ? "" : c.switch.id);
@@ -108,7 +109,7 @@ export function Network({ m, path, node, choose }: NetworkProps) {
 								onFocus={() => setAt(c.switch.id)}
 								onClick={() => choose(c.switch.id === node ? "" : c.switch.id)}
 							>
-								<SwitchBox c={c} path={path} />
+								<SwitchBox c={c} path={path} states={states} />
 							</g>
 						))}
 					</svg>
@@ -120,8 +121,8 @@ export function Network({ m, path, node, choose }: NetworkProps) {
 
 function spoken(c: Cell): string {
 	const s = c.switch;
-	const kind = s.core ? "core switch" : "switch";
-	return `${s.name}, ${kind}, ${s.up ? "up" : "down"}, ${plural(c.hosts.length + c.more, "host")}`;
+	const hosts = c.hosts.map((h) => `${h.kind} ${hostName(h)}`).concat(c.more > 0 ? [`${c.more} more`] : []);
+	return `${s.name}, ${s.core ? "core switch" : "switch"}, ${s.up ? "up" : "down"}; hosts: ${hosts.join(", ") || "none"}`;
 }
 
 /** neighbour is the nearest cell in the direction of an arrow key. */
@@ -170,9 +171,15 @@ function Wires({ m, d, path }: { m: Model; d: Drawing; path: Path | undefined })
 	);
 }
 
-function SwitchBox({ c, path }: { c: Cell; path: Path | undefined }) {
+/** statesOf are those surrogates that get no sessions, by address. */
+function statesOf(m: Model): Map<string, string> {
+	const out = [...m.surrogates.values()].filter((s) => !inService(s));
+	return new Map(out.map((s) => [addressOf(s.address), s.up ? "◆ maintenance" : "✕ down"]));
+}
+
+function SwitchBox({ c, path, states }: { c: Cell; path: Path | undefined; states: Map<string, string> }) {
 	const s = c.switch;
-	const state = !s.up ? "down" : [s.core ? "core" : "access", s.role === "equal" ? "" : s.role].filter(Boolean).join(" · ");
+	const state = [s.core ? "core" : s.maker, s.role === "equal" ? "" : s.role].filter(Boolean).join(" · ");
 	return (
 		<>
 			<title>{`${s.name} (${s.id})`}</title>
@@ -183,10 +190,17 @@ function SwitchBox({ c, path }: { c: Cell; path: Path | undefined }) {
 				{short(s.name, 17)}
 			</text>
 			<text class="small" x={12} y={36}>
-				{s.up ? state : "✕ down"}
+				{s.up ? short(state, 22) : "✕ down"}
 			</text>
 			{c.hosts.map((h, i) => (
-				<HostLine key={h.mac} h={h} y={size.head + i * size.host} on={path?.hosts.has(h.mac) ?? false} />
+				<HostLine
+					key={h.mac}
+					h={h}
+					above={i === 0 ? 0 : 13}
+					y={size.head + i * size.host}
+					on={path?.hosts.has(h.mac) ?? false}
+					state={states.get(h.addresses?.[0] ?? "")}
+				/>
 			))}
 			{c.more > 0 && (
 				<text class="small" x={30} y={size.head + c.hosts.length * size.host + 18}>
@@ -197,14 +211,27 @@ function SwitchBox({ c, path }: { c: Cell; path: Path | undefined }) {
 	);
 }
 
-function HostLine({ h, y, on }: { h: ControllerHost; y: number; on: boolean }) {
+interface HostProps {
+	h: ControllerHost;
+	y: number;
+	above: number; // of the line to the host before
+	on: boolean;
+	state: string | undefined;
+}
+
+function HostLine({ h, y, above, on, state }: HostProps) {
 	return (
 		<g class={`host ${on ? "on-path" : ""}`} transform={`translate(0 ${y})`}>
 			<title>{`${h.kind} ${hostName(h)}: ${(h.addresses ?? []).join(", ")}, ${h.mac}, port ${h.at.port}`}</title>
-			<path class="stub" d="M14 0V13H22" />
+			<path class="stub" d={`M14 ${-above}V13H21`} />
 			<HostSign kind={h.kind} />
 			<text class="small host-name" x={38} y={17}>
-				{short(hostName(h), 17)}
+				{short(hostName(h), state ? 8 : 15)}
+				{state && (
+					<tspan class={state.startsWith("✕") ? "bad" : "warn"} dx={6}>
+						{state}
+					</tspan>
+				)}
 			</text>
 		</g>
 	);
@@ -284,7 +311,7 @@ function SwitchDetails({ m, s, close }: { m: Model; s: ControllerSwitch; close()
 				</div>
 				<div>
 					<dt>Kind</dt>
-					<dd>{s.core ? "core" : "access"}</dd>
+					<dd>{s.core ? "core: can join two sessions" : "standard OpenFlow"}</dd>
 				</div>
 				<div>
 					<dt>Controller's role</dt>
@@ -327,7 +354,7 @@ function Lists({ m }: { m: Model }) {
 			<ul class="plain">
 				{(t.switches ?? []).slice(0, 200).map((s) => (
 					<li key={s.id}>
-						{s.name}: {s.core ? "core" : "access"}, {s.up ? "up" : "down"}
+						{s.name}: {s.core ? "core" : "standard OpenFlow"}, {s.up ? "up" : "down"}
 					</li>
 				))}
 				{(t.links ?? []).slice(0, 400).map((l) => (

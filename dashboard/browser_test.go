@@ -234,3 +234,24 @@ func (p *page) click(text string) {
 		p.t.Fatalf("there is no %q to click; the page shows: %s", text, p.text())
 	}
 }
+
+// fill types into a field as a person does: the page hears of it.
+func (p *page) fill(selector, text string) {
+	p.t.Helper()
+	p.until("has "+selector, func() bool { return eval[bool](p, `document.querySelector(%s) !== null`, selector) })
+	eval[bool](p, `((e) => {
+		e.focus();
+		e.value = %[2]s;
+		return e.dispatchEvent(new InputEvent("input", { bubbles: true }));
+	})(document.querySelector(%[1]s))`, selector, text)
+}
+
+// choose selects an option of the field with a label.
+func (p *page) choose(label, option string) {
+	p.t.Helper()
+	eval[bool](p, `(() => {
+		const e = [...document.querySelectorAll("label")].find((l) => l.textContent.startsWith(%s)).querySelector("select");
+		e.value = [...e.options].find((o) => o.text === %s).value;
+		return e.dispatchEvent(new Event("change", { bubbles: true }));
+	})()`, label, option)
+}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,13 +24,14 @@ type script struct {
 	address string
 	server  *http.Server
 
-	mu      sync.Mutex
-	token   string // demanded, unless empty
-	role    string // of every caller
-	refuse  string // the error of setsurrogate
-	state   map[string]any
-	clients map[*websocket.Conn]bool
-	changes []change
+	mu       sync.Mutex
+	token    string // demanded, unless empty
+	role     string // of every caller
+	refuse   string // the error of setsurrogate
+	state    map[string]any
+	sessions []api.ControllerSession // in pages, if there are more than state has
+	clients  map[*websocket.Conn]bool
+	changes  []change
 }
 
 // change is a call of setsurrogate.
@@ -169,6 +171,19 @@ func (s *script) answer(c *websocket.Conn, message []byte) {
 		answer["result"] = s.changed(asked)
 	case "surrogates":
 		answer["result"] = s.state["surrogates"]
+	case "sessions":
+		var page struct {
+			Limit int    `json:"limit"`
+			After string `json:"after"`
+		}
+		if err := json.Unmarshal(call.Params, &page); err != nil {
+			s.t.Error(err)
+		}
+		at := slices.IndexFunc(s.sessions, func(one api.ControllerSession) bool {
+			return one.Client.String()+" "+one.Service.String() == page.After
+		})
+		rest := s.sessions[at+1:]
+		answer["result"] = rest[:min(page.Limit, len(rest))]
 	default:
 		answer["error"] = map[string]any{"code": -32601, "message": "no such call"}
 	}

@@ -3,13 +3,15 @@ import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { build } from "esbuild";
 
-process.chdir(new URL(".", import.meta.url).pathname);
+const here = new URL(".", import.meta.url).pathname;
+process.chdir(here);
 const out = process.argv[2] ?? "../built";
 await rm(out, { recursive: true, force: true });
 await mkdir(out, { recursive: true });
 
 const result = await build({
 	entryPoints: ["src/app.tsx", "src/style.css", "src/icon.svg"],
+	absWorkingDir: here,
 	bundle: true,
 	minify: true,
 	format: "esm",

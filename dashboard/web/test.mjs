@@ -5,12 +5,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { build } from "esbuild";
 
-process.chdir(new URL(".", import.meta.url).pathname);
+const here = new URL(".", import.meta.url).pathname;
+process.chdir(here);
 const out = await mkdtemp(join(tmpdir(), "dashboard-"));
 try {
 	const files = (await readdir("test")).filter((f) => f.endsWith(".test.ts")).map((f) => join("test", f));
 	await build({
 		entryPoints: files,
+		absWorkingDir: here,
 		bundle: true,
 		platform: "node",
 		format: "esm",

@@ -3,7 +3,7 @@
 import type { ControllerHost, ControllerLink, ControllerSwitch, ControllerTopology } from "./api.ts";
 import { compare } from "./format.ts";
 
-export const size = { width: 148, head: 46, host: 26, gapX: 48, gapY: 22, hosts: 5, margin: 10 };
+export const size = { width: 164, head: 46, host: 26, gapX: 44, gapY: 22, hosts: 5, margin: 10 };
 
 /** Cell is a switch and the hosts that are attached to it. */
 export interface Cell {

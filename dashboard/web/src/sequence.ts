@@ -5,7 +5,7 @@ import { short, took } from "./format.ts";
 
 export const participants = ["client", "access", "core", "controller", "router", "surrogate"];
 
-const letter = 6.6; // px, mean width at 12 px
+const letter = 7.2; // px at 12 px, of a wide font
 
 export interface Arrow {
 	step: ControllerStep;
@@ -25,6 +25,7 @@ export interface Sequence {
 	bottom: number;
 	narrow: boolean;
 	gutter: number;
+	width: number;
 }
 
 /** arrange places the steps of a handoff in a width. When it is narrow, a time stands before its label instead of in a column. */
@@ -49,7 +50,7 @@ export function arrange(steps: ControllerStep[], width: number): Sequence {
 		const labelX = Math.max(gutter + half, Math.min(width - half, middle));
 		return { step, x1, x2, y, label, labelX, time: at };
 	});
-	return { names, x, arrows, top, bottom: top + height * (steps.length + 0.6), narrow, gutter };
+	return { names, x, arrows, top, bottom: top + height * (steps.length + 0.6), narrow, gutter, width };
 }
 
 const flowMods: Record<string, string> = {

@@ -173,7 +173,7 @@ function ratesChanged(m: Model, value: Record<string, unknown>, now: number): vo
 		if (typeof v === "number" && Number.isFinite(v) && values.size < caps.series) values.set(k, v);
 	};
 	for (const [k, v] of Object.entries(value)) add(k, v);
-	const at = typeof value["time"] === "string" ? Date.parse(value["time"]) : now;
+	const at = typeof value.time === "string" ? Date.parse(value.time) : now;
 	if (values.size > 0) m.rates.push({ at: Number.isNaN(at) ? now : at, values });
 	if (m.rates.length > caps.samples) m.rates.splice(0, m.rates.length - caps.samples);
 }

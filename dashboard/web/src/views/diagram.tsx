@@ -63,13 +63,14 @@ function Lanes({ s, height }: { s: Sequence; height: number }) {
 			{s.names.map((name, i) => {
 				const x = s.x[i] ?? 0;
 				const half = s.narrow ? 36 : 46;
+				const left = Math.max(1, Math.min(x - half, s.width - 2 * half - 1));
 				const y = s.narrow && i % 2 === 1 ? 32 : 8; // narrow lanes have names at two heights
 				const text = short(name, 12);
 				return (
 					<g key={name}>
 						<path class="lane" d={`M${x} ${y + 24}V${height}`} />
-						<rect class="participant" x={Math.max(1, x - half)} y={y} width={2 * half} height={24} rx={5} />
-						<text class={s.narrow ? "name tight" : "name"} x={Math.max(1, x - half) + half} y={y + 16} text-anchor="middle">
+						<rect class="participant" x={left} y={y} width={2 * half} height={24} rx={5} />
+						<text class={s.narrow ? "name tight" : "name"} x={left + half} y={y + 16} text-anchor="middle">
 							{text}
 						</text>
 					</g>

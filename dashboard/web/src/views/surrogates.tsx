@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { ControllerSurrogate, ControllerSurrogateChange } from "../api.ts";
 import { compare, count, digits, plural } from "../format.ts";
 import { Badge, Filter, Health, inService } from "../parts.tsx";
@@ -106,8 +106,8 @@ function Change({ s, all, close }: { s: ControllerSurrogate; all: ControllerSurr
 	const [sure, setSure] = useState(false);
 	const [busy, setBusy] = useState(false);
 	const [error, setError] = useState("");
-	useEffect(() => dialog.current?.showModal(), []);
-	useEffect(() => {
+	useLayoutEffect(() => dialog.current?.showModal(), []);
+	useLayoutEffect(() => {
 		if (sure) confirm.current?.focus();
 	}, [sure]);
 

@@ -69,7 +69,7 @@ export function Network({ m, path, node, choose }: NetworkProps) {
 	const [ref, width] = useWidth();
 	const [at, setAt] = useState("");
 	const d = draw(m.topology, width);
-	const cells = [...d.cells.values()];
+	const cells = [...d.cells.values()].sort((a, b) => a.row - b.row || a.column - b.column || a.y - b.y);
 	const states = statesOf(m);
 	const focused = d.cells.has(at) ? at : (cells[0]?.switch.id ?? "");
 	const keyed = (e: KeyboardEvent, c: Cell) => {
@@ -78,7 +78,7 @@ export function Network({ m, path, node, choose }: NetworkProps) {
 			const next = neighbour(cells, c, e.key);
 			if (next === undefined) return;
 			setAt(next.switch.id);
-			(e.currentTarget as Element).parentElement?.querySelector<SVGGElement>(`[data-id="${CSS.escape(next.switch.id)}"]`)?.focus();
+			(e.currentTarget as SVGElement).ownerSVGElement?.querySelector<SVGGElement>(`[data-id="${CSS.escape(next.switch.id)}"]`)?.focus();
 		}
 		e.preventDefault();
 	};
@@ -98,18 +98,31 @@ export function Network({ m, path, node, choose }: NetworkProps) {
 						{cells.map((c) => (
 							<g
 								key={c.switch.id}
-								data-id={c.switch.id}
 								class={`cell ${c.switch.up ? "up" : "down"} ${path?.switches.includes(c.switch.id) ? "on-path" : ""} ${node === c.switch.id ? "chosen" : ""}`}
-								role="button"
-								tabIndex={c.switch.id === focused ? 0 : -1}
-								aria-pressed={node === c.switch.id}
-								aria-label={spoken(c)}
 								transform={`translate(${c.x} ${c.y})`}
-								onKeyDown={(e) => keyed(e, c)}
-								onFocus={() => setAt(c.switch.id)}
-								onClick={() => choose(c.switch.id === node ? "" : c.switch.id)}
 							>
-								<SwitchBox c={c} path={path} states={states} />
+								{/* biome-ignore lint/a11y/noAriaHiddenOnFocusable: nothing in it takes the focus; the rectangle beside it does */}
+								<g aria-hidden="true">
+									<SwitchBox c={c} path={path} states={states} />
+								</g>
+								<rect
+									class="hit"
+									data-id={c.switch.id}
+									role="button"
+									tabIndex={c.switch.id === focused ? 0 : -1}
+									aria-pressed={node === c.switch.id}
+									aria-label={spoken(c, states)}
+									x={-4}
+									y={-4}
+									width={size.width + 8}
+									height={size.head + 8}
+									rx={10}
+									onKeyDown={(e) => keyed(e, c)}
+									onFocus={() => setAt(c.switch.id)}
+									onClick={() => choose(c.switch.id === node ? "" : c.switch.id)}
+								>
+									<title>{`${c.switch.name} (${c.switch.id})`}</title>
+								</rect>
 							</g>
 						))}
 					</svg>
@@ -119,10 +132,26 @@ export function Network({ m, path, node, choose }: NetworkProps) {
 	);
 }
 
-function spoken(c: Cell): string {
+/** spoken is a cell in words. */
+function spoken(c: Cell, states: Map<string, string>): string {
 	const s = c.switch;
-	const hosts = c.hosts.map((h) => `${h.kind} ${hostName(h)}`).concat(c.more > 0 ? [`${c.more} more`] : []);
+	const hosts = c.hosts.map((h) => [h.kind, ...hostText(h, states)].join(" "));
+	if (c.more > 0) hosts.push(moreText(c));
 	return `${s.name}, ${s.core ? "core switch" : "switch"}, ${s.up ? "up" : "down"}; hosts: ${hosts.join(", ") || "none"}`;
+}
+
+const switchName = (s: ControllerSwitch): string => short(s.name, 19);
+const moreText = (c: Cell): string => `and ${count(c.more)} more hosts`;
+
+function stateText(s: ControllerSwitch): string {
+	if (!s.up) return "✕ down";
+	return short([s.core ? "core" : s.maker, s.role === "equal" ? "" : s.role].filter(Boolean).join(" · "), 22);
+}
+
+/** hostText is a host's name, and the state of a surrogate that gets no sessions. */
+function hostText(h: ControllerHost, states: Map<string, string>): string[] {
+	const state = states.get(h.addresses?.[0] ?? "");
+	return state === undefined ? [short(hostName(h), 17)] : [short(hostName(h), 7), state];
 }
 
 /** neighbour is the nearest cell in the direction of an arrow key. */
@@ -179,18 +208,15 @@ function statesOf(m: Model): Map<string, string> {
 
 function SwitchBox({ c, path, states }: { c: Cell; path: Path | undefined; states: Map<string, string> }) {
 	const s = c.switch;
-	const state = [s.core ? "core" : s.maker, s.role === "equal" ? "" : s.role].filter(Boolean).join(" · ");
 	return (
 		<>
-			<title>{`${s.name} (${s.id})`}</title>
-			<rect class="focus" x={-4} y={-4} width={size.width + 8} height={size.head + 8} rx={10} />
 			<rect class="box" width={size.width} height={size.head} rx={7} />
 			{s.core && <rect class="inner" x={3} y={3} width={size.width - 6} height={size.head - 6} rx={5} />}
 			<text class="name" x={12} y={20}>
-				{short(s.name, 17)}
+				{switchName(s)}
 			</text>
 			<text class="small" x={12} y={36}>
-				{s.up ? short(state, 22) : "✕ down"}
+				{stateText(s)}
 			</text>
 			{c.hosts.map((h, i) => (
 				<HostLine
@@ -199,12 +225,12 @@ function SwitchBox({ c, path, states }: { c: Cell; path: Path | undefined; state
 					above={i === 0 ? 0 : 13}
 					y={size.head + i * size.host}
 					on={path?.hosts.has(h.mac) ?? false}
-					state={states.get(h.addresses?.[0] ?? "")}
+					text={hostText(h, states)}
 				/>
 			))}
 			{c.more > 0 && (
 				<text class="small" x={30} y={size.head + c.hosts.length * size.host + 18}>
-					{`and ${count(c.more)} more hosts`}
+					{moreText(c)}
 				</text>
 			)}
 		</>
@@ -216,17 +242,18 @@ interface HostProps {
 	y: number;
 	above: number; // of the line to the host before
 	on: boolean;
-	state: string | undefined;
+	text: string[];
 }
 
-function HostLine({ h, y, above, on, state }: HostProps) {
+function HostLine({ h, y, above, on, text }: HostProps) {
+	const [name, state] = text;
 	return (
 		<g class={`host ${on ? "on-path" : ""}`} transform={`translate(0 ${y})`}>
 			<title>{`${h.kind} ${hostName(h)}: ${(h.addresses ?? []).join(", ")}, ${h.mac}, port ${h.at.port}`}</title>
 			<path class="stub" d={`M14 ${-above}V13H21`} />
 			<HostSign kind={h.kind} />
 			<text class="small host-name" x={38} y={17}>
-				{short(hostName(h), state ? 8 : 15)}
+				{name}
 				{state && (
 					<tspan class={state.startsWith("✕") ? "bad" : "warn"} dx={6}>
 						{state}

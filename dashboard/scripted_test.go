@@ -6,12 +6,14 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"baton/api"
 
@@ -28,6 +30,7 @@ type script struct {
 	token    string // demanded, unless empty
 	role     string // of every caller
 	refuse   string // the error of setsurrogate
+	missing  string // a topic that cannot be subscribed to
 	state    map[string]any
 	sessions []api.ControllerSession // in pages, if there are more than state has
 	clients  map[*websocket.Conn]bool
@@ -147,6 +150,10 @@ func (s *script) answer(c *websocket.Conn, message []byte) {
 		if err := json.Unmarshal(call.Params, &asked); err != nil {
 			s.t.Error(err)
 		}
+		if slices.Contains(asked.Topics, s.missing) {
+			answer["error"] = map[string]any{"code": 4503, "message": "this controller has no " + s.missing}
+			break
+		}
 		s.clients[c] = true
 		whole := map[string]any{}
 		for _, topic := range asked.Topics {
@@ -238,4 +245,18 @@ func (s *script) set(f func(*script)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f(s)
+}
+
+// each does something to every connection, and waits for the first.
+func (s *script) each(f func(*websocket.Conn)) {
+	var all []*websocket.Conn
+	for end := time.Now().Add(patience); len(all) == 0 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		s.set(func(s *script) { all = slices.Collect(maps.Keys(s.clients)) })
+	}
+	if len(all) == 0 {
+		s.t.Fatal("no page has subscribed")
+	}
+	for _, c := range all {
+		f(c)
+	}
 }

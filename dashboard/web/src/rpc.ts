@@ -139,7 +139,7 @@ export class Connection {
 	private async refused(): Promise<void> {
 		const token = sessionStorage.getItem(tokenKey);
 		try {
-			const headers: Record<string, string> = token === null ? {} : { Authorization: `Bearer ${token}` };
+			const headers: Record<string, string> = token === null ? {} : { Authorization: `Bearer ${utf8(token)}` };
 			const answer = await fetch("v1/surrogates?limit=1", { headers, cache: "no-store" });
 			if (answer.status === 401) {
 				sessionStorage.removeItem(tokenKey);
@@ -178,8 +178,10 @@ export class Connection {
 	}
 }
 
+/** utf8 has a character for each byte of a text, as fields of HTTP and btoa want it. */
+const utf8 = (s: string): string => String.fromCharCode(...new TextEncoder().encode(s));
+
 /** encode is base64url, as a subprotocol has no other characters. */
 function encode(token: string): string {
-	const bytes = String.fromCharCode(...new TextEncoder().encode(token));
-	return btoa(bytes).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+	return btoa(utf8(token)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 }

@@ -69,7 +69,7 @@ async function readOn(first: ControllerSession[]): Promise<void> {
 
 export function start(): void {
 	connection.connect();
-	setInterval(() => store.change((m) => sample(m, Date.now())), 1000);
+	setInterval(() => store.now((m) => sample(m, Date.now())), 1000);
 }
 
 /** useModel renders again when the model has changed. */

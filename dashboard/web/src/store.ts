@@ -180,7 +180,7 @@ function ratesChanged(m: Model, value: Record<string, unknown>, now: number): vo
 
 /** sample counts what the page sees, once a second. */
 export function sample(m: Model, now: number): void {
-	if (m.status.kind !== "open") return;
+	if (m.status.kind !== "open" || m.paused) return;
 	const last = m.samples.at(-1);
 	const seconds = last === undefined ? 1 : Math.max(1, (now - last.at) / 1000); // a hidden tab is woken less often
 	const values = new Map<string, number>();
@@ -209,6 +209,7 @@ export class Store {
 	change(f: (m: Model) => void): void {
 		if (this.model.paused && this.held.length < caps.held) {
 			this.held.push(() => f(this.model));
+			this.notify(); // of how many they are
 			return;
 		}
 		this.pause(false);

@@ -9,30 +9,14 @@ import (
 	"testing"
 )
 
-// packages installs what the lock file names, unless it is there: node_modules has a copy of the lock file that it was made from.
-var packages = sync.OnceValues(func() ([]byte, error) {
-	if _, err := os.Stat("web/node_modules/axe-core/axe.min.js"); err == nil {
-		wanted, _ := os.ReadFile("web/package-lock.json")
-		if has, err := os.ReadFile("web/node_modules/baton-lock.json"); err == nil && string(has) == string(wanted) {
-			return nil, nil
-		}
-	}
-	out, err := exec.Command("npm", "--prefix", "web", "ci").CombinedOutput()
-	if err != nil {
-		return out, err
-	}
-	wanted, err := os.ReadFile("web/package-lock.json")
-	if err != nil {
-		return nil, err
-	}
-	return out, os.WriteFile("web/node_modules/baton-lock.json", wanted, 0o644)
-})
+// packages installs what the lock file names, once.
+var packages = sync.OnceValues(func() ([]byte, error) { return exec.Command("web/packages.sh").CombinedOutput() })
 
 func needPackages(t *testing.T) {
 	t.Helper()
 	need(t, "npm")
 	if out, err := packages(); err != nil {
-		t.Fatalf("npm ci: %v\n%s", err, out)
+		t.Fatalf("web/packages.sh: %v\n%s", err, out)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 //go:generate go run -C types . ../web/src/api.ts
-//go:generate npm --prefix web ci
+//go:generate web/packages.sh
 //go:generate npm --prefix web run build
 
 //go:embed built

@@ -51,6 +51,8 @@ systemd-analyze:systemd
 /usr/share/doc/python3-venv/copyright:python3-venv
 /usr/bin/python3-config:python3-dev
 chromium:chromium
+node:nodejs
+npm:npm
 /etc/ssl/certs/ca-certificates.crt:ca-certificates
 '
 # Services that these packages would start: they would occupy port 80 or change

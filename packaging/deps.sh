@@ -50,6 +50,7 @@ etcd:etcd-server
 nsd:nsd
 knotd:knot
 kdig:knot-dnsutils
+dig:bind9-dnsutils
 dnsperf:dnsperf
 systemd-analyze:systemd
 /usr/src/openvswitch/openvswitch.tar.gz:openvswitch-source

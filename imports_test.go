@@ -37,7 +37,7 @@ func forbidden(file, imported string) string {
 		return ""
 	}
 	to, _, _ := strings.Cut(local, "/")
-	known := slices.Concat(pure, parts, shared, outside, alone, []string{"datapath", "daemon", "dashboard"})
+	known := slices.Concat(pure, parts, shared, outside, alone, []string{"datapath", "daemon", "rpc", "dashboard"})
 	switch {
 	case !strings.Contains(file, "/"):
 		return "" // the root has tests only
@@ -73,6 +73,8 @@ func forbidden(file, imported string) string {
 		return "datapath imports packet, openflow, splice and api alone"
 	case from == "daemon" && !slices.Contains(served, to):
 		return "daemon imports api and exporter alone"
+	case from == "rpc" && to != "api":
+		return "rpc imports api alone"
 	case from == "dashboard" && to != "api":
 		return "the dashboard meets the parts through api"
 	case slices.Contains(shared, from) && !slices.Contains([]string{"packet", "document", "api"}, to):
@@ -160,6 +162,11 @@ func TestImportRule(t *testing.T) {
 		{"datapath to policy", "datapath/a.go", "baton/policy", false},
 		{"pure to daemon", "api/a.go", "baton/daemon", false},
 		{"datapath to daemon", "datapath/a.go", "baton/daemon", false},
+		{"part to rpc", "router/a.go", "baton/rpc", true},
+		{"rpc to api", "rpc/a.go", "baton/api", true},
+		{"rpc to other pure", "rpc/a.go", "baton/packet", false},
+		{"rpc to a part", "rpc/a_test.go", "baton/controller/northbound", false},
+		{"pure to rpc", "api/a.go", "baton/rpc", false},
 		{"part to sockdiag", "purge/a.go", "baton/sockdiag", true},
 		{"ebpf in datapath", "datapath/a.go", "github.com/cilium/ebpf/link", true},
 		{"ebpf elsewhere", "router/a_test.go", "github.com/cilium/ebpf", false},

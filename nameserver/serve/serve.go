@@ -84,6 +84,9 @@ func (s *Sockets) Serve(ctx context.Context) {
 	_ = s.Close()
 	s.tcp.stop()
 	running.Wait()
+	for _, u := range s.udp {
+		_ = u.fd.Close()
+	}
 }
 
 // Close releases the sockets if Serve was never called.

@@ -79,7 +79,7 @@ func openUDP(ctx context.Context, at netip.AddrPort, size, buffer int) (*socket,
 	return s, nil
 }
 
-// close has serve return.
+// close has serve return. The descriptor stays until nobody uses it.
 func (s *socket) close() {
 	if s.closed.Swap(true) {
 		return
@@ -109,9 +109,8 @@ func (s *socket) options(fd int, v4 bool, buffer int) error {
 	return nil
 }
 
-// serve answers until the socket is closed.
+// serve answers until close is called.
 func (s *socket) serve(w *answer.Worker, log *slog.Logger) {
-	defer s.fd.Close()
 	for !s.closed.Load() {
 		if errno := s.receive(); errno != 0 {
 			log.Warn("queries cannot be read", "err", errno)

@@ -113,7 +113,7 @@ func TestTopologyShowsStatesAndPath(t *testing.T) {
 	cut.Links = cut.Links[:2]
 	cut.Switches[1].Up = false
 	s.send("topology", cut)
-	p.sees("✕ down", "The ends of this session are not in the topology")
+	p.sees("✕ down", "The topology has no path between the ends of this session.")
 	p.until("draws the lost link", func() bool { return eval[int](p, `document.querySelectorAll(".network g.lost").length`) == 1 })
 	s.send("topology", line(3, now))
 	p.sees("Shortest path")

@@ -38,7 +38,7 @@ export function Topology({ m, selected }: { m: Model; selected: string }) {
 			</div>
 			{selected !== "" && (
 				<p class="note" role="status">
-					{path ? pathText(m, path) : session ? "The ends of this session are not in the topology." : "This session is gone."}
+					{path ? pathText(m, path) : session ? "The topology has no path between the ends of this session." : "This session is gone."}
 				</p>
 			)}
 			<div class="panel">
@@ -115,7 +115,7 @@ export function Network({ m, path, node, choose }: NetworkProps) {
 									x={-4}
 									y={-4}
 									width={size.width + 8}
-									height={size.head + 8}
+									height={c.head + 8}
 									rx={10}
 									onKeyDown={(e) => keyed(e, c)}
 									onFocus={() => setAt(c.switch.id)}
@@ -187,7 +187,7 @@ function Wires({ m, d, path }: { m: Model; d: Drawing; path: Path | undefined })
 			{[...lost].map(([key, l]) => {
 				const [from, to] = [d.cells.get(l.from.switch), d.cells.get(l.to.switch)];
 				if (present.has(key) || !from || !to) return null;
-				const [x, y] = [(from.x + to.x + size.width) / 2, (from.y + to.y + size.head) / 2];
+				const [x, y] = [(from.x + to.x + size.width) / 2, (from.y + from.head / 2 + to.y + to.head / 2) / 2];
 				return (
 					<g key={`lost ${key}`} class="lost">
 						<path class="wire" d={route(d, from, to)} />
@@ -208,28 +208,31 @@ function statesOf(m: Model): Map<string, string> {
 
 function SwitchBox({ c, path, states }: { c: Cell; path: Path | undefined; states: Map<string, string> }) {
 	const s = c.switch;
+	const dense = c.head < 40;
 	return (
 		<>
-			<rect class="box" width={size.width} height={size.head} rx={7} />
-			{s.core && <rect class="inner" x={3} y={3} width={size.width - 6} height={size.head - 6} rx={5} />}
-			<text class="name" x={12} y={20}>
-				{switchName(s)}
+			<rect class="box" width={size.width} height={c.head} rx={7} />
+			{s.core && <rect class="inner" x={3} y={3} width={size.width - 6} height={c.head - 6} rx={5} />}
+			<text class="name" x={12} y={dense ? 19 : 20}>
+				{dense && !s.up ? `✕ ${switchName(s)}` : switchName(s)}
 			</text>
-			<text class="small" x={12} y={36}>
-				{stateText(s)}
-			</text>
+			{!dense && (
+				<text class="small" x={12} y={36}>
+					{stateText(s)}
+				</text>
+			)}
 			{c.hosts.map((h, i) => (
 				<HostLine
 					key={h.mac}
 					h={h}
 					above={i === 0 ? 0 : 13}
-					y={size.head + i * size.host}
+					y={c.head + i * size.host}
 					on={path?.hosts.has(h.mac) ?? false}
 					text={hostText(h, states)}
 				/>
 			))}
 			{c.more > 0 && (
-				<text class="small" x={30} y={size.head + c.hosts.length * size.host + 18}>
+				<text class="small" x={30} y={c.head + c.hosts.length * size.host + 18}>
 					{moreText(c)}
 				</text>
 			)}

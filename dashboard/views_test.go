@@ -199,7 +199,7 @@ func TestRatesAndDecisions(t *testing.T) {
 	s := newScript(t, scenario(time.Now()))
 	p := open(t, s, "rates", desk)
 	p.sees("Live sessions 7", "Handshakes", "Flow mods", "Packet-ins", "Failed handoffs 0.20/s", "se1 214")
-	s.send("rates", map[string]any{"time": time.Now(), "handoffs": 731, "packet_ins": 3})
+	s.send("rates", api.ControllerRates{Time: time.Now(), Handoffs: 731, PacketIns: 3})
 	p.sees("Handoffs 731/s", "Packet-ins 3/s")
 
 	p = open(t, s, "decisions", desk)

@@ -96,39 +96,66 @@ export function Network({ m, path, node, choose }: NetworkProps) {
 					>
 						<Wires m={m} d={d} path={path} />
 						{cells.map((c) => (
-							<g
+							<CellGroup
 								key={c.switch.id}
-								class={`cell ${c.switch.up ? "up" : "down"} ${path?.switches.includes(c.switch.id) ? "on-path" : ""} ${node === c.switch.id ? "chosen" : ""}`}
-								transform={`translate(${c.x} ${c.y})`}
-							>
-								{/* biome-ignore lint/a11y/noAriaHiddenOnFocusable: nothing in it takes the focus; the rectangle beside it does */}
-								<g aria-hidden="true">
-									<SwitchBox c={c} path={path} states={states} />
-								</g>
-								<rect
-									class="hit"
-									data-id={c.switch.id}
-									role="button"
-									tabIndex={c.switch.id === focused ? 0 : -1}
-									aria-pressed={node === c.switch.id}
-									aria-label={spoken(c, states)}
-									x={-4}
-									y={-4}
-									width={size.width + 8}
-									height={c.head + 8}
-									rx={10}
-									onKeyDown={(e) => keyed(e, c)}
-									onFocus={() => setAt(c.switch.id)}
-									onClick={() => choose(c.switch.id === node ? "" : c.switch.id)}
-								>
-									<title>{`${c.switch.name} (${c.switch.id})`}</title>
-								</rect>
-							</g>
+								c={c}
+								path={path}
+								states={states}
+								chosen={node === c.switch.id}
+								inOrder={c.switch.id === focused}
+								keyed={(e) => keyed(e, c)}
+								focused={() => setAt(c.switch.id)}
+								choose={() => choose(c.switch.id === node ? "" : c.switch.id)}
+							/>
 						))}
 					</svg>
 				)
 			)}
 		</div>
+	);
+}
+
+interface CellProps {
+	c: Cell;
+	path: Path | undefined;
+	states: Map<string, string>;
+	chosen: boolean;
+	inOrder: boolean; // of focus
+	keyed(e: KeyboardEvent): void;
+	focused(): void;
+	choose(): void;
+}
+
+function CellGroup({ c, path, states, chosen, inOrder, keyed, focused, choose }: CellProps) {
+	const s = c.switch;
+	return (
+		<g
+			class={`cell ${s.up ? "up" : "down"} ${path?.switches.includes(s.id) ? "on-path" : ""} ${chosen ? "chosen" : ""}`}
+			transform={`translate(${c.x} ${c.y})`}
+		>
+			{/* biome-ignore lint/a11y/noAriaHiddenOnFocusable: nothing in it takes the focus; the rectangle beside it does */}
+			<g aria-hidden="true">
+				<SwitchBox c={c} path={path} states={states} />
+			</g>
+			<rect
+				class="hit"
+				data-id={s.id}
+				role="button"
+				tabIndex={inOrder ? 0 : -1}
+				aria-pressed={chosen}
+				aria-label={spoken(c, states)}
+				x={-4}
+				y={-4}
+				width={size.width + 8}
+				height={c.head + 8}
+				rx={10}
+				onKeyDown={keyed}
+				onFocus={focused}
+				onClick={choose}
+			>
+				<title>{`${s.name} (${s.id})`}</title>
+			</rect>
+		</g>
 	);
 }
 

@@ -6,6 +6,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -85,14 +86,14 @@ const (
 type Rules struct {
 	Spread     Spread   // "": object
 	AllQuery   bool     // the whole query is a part of the object's name
-	Query      []string // parameters that are a part of it, if not all are
+	Query      []string // parameters that are a part of it, if not all are; empty and not nil: none, also if the policy has some
 	Dispersion int      // how many surrogates of a site share an object; 0: one
 	Prefix4    int      // length of a client's prefix for stickiness; 0: 24
 	Prefix6    int      // 0: 48
 	Sites      []string // that have the content; nil: all
 }
 
-// Service has rules of its own for some hosts.
+// Service has rules of its own for some hosts. What is not set (the zero value) is as in Config.Rules.
 type Service struct {
 	Hosts []string // "cdn.example.org", or "*.example.org" for all names below
 	Rules Rules
@@ -251,7 +252,7 @@ func (p *Policy) compileRules() error {
 	}
 	p.byHost = make(map[string]*rules)
 	for _, s := range p.config.Services {
-		r, err := one(s.Rules)
+		r, err := one(s.Rules.or(p.config.Rules))
 		if err != nil {
 			return err
 		}
@@ -266,18 +267,21 @@ func (p *Policy) compileRules() error {
 	return nil
 }
 
-func (r Rules) withDefaults() Rules {
-	if r.Spread == "" {
-		r.Spread = ByObject
+// or fills in what is not set from other rules, except the sites.
+func (r Rules) or(other Rules) Rules {
+	if !r.AllQuery && r.Query == nil {
+		r.AllQuery, r.Query = other.AllQuery, other.Query
 	}
-	r.Dispersion = max(r.Dispersion, 1)
-	if r.Prefix4 == 0 {
-		r.Prefix4 = 24
-	}
-	if r.Prefix6 == 0 {
-		r.Prefix6 = 48
-	}
+	r.Spread = cmp.Or(r.Spread, other.Spread)
+	r.Dispersion = cmp.Or(r.Dispersion, other.Dispersion)
+	r.Prefix4 = cmp.Or(r.Prefix4, other.Prefix4)
+	r.Prefix6 = cmp.Or(r.Prefix6, other.Prefix6)
 	return r
+}
+
+func (r Rules) withDefaults() Rules {
+	r.Dispersion = max(r.Dispersion, 1)
+	return r.or(Rules{Spread: ByObject, Prefix4: 24, Prefix6: 48})
 }
 
 // compileZones makes one table of the zones of the configuration and of the file.

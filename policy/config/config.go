@@ -177,6 +177,7 @@ func (p *decoder) spreading(r *policy.Rules) []key {
 			case "all":
 				r.AllQuery = true
 			case "none":
+				r.Query = []string{}
 			default:
 				p.AtMost(path, n, 64)
 				r.Query = document.Distinct(p.Decoder, path, n, p.Text)

@@ -26,6 +26,18 @@ func Whole(a netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(a, a.BitLen())
 }
 
+// canonicalClient writes IPv4 as IPv4, without a zone. Of a client whose prefix has no bits nothing is known.
+func canonicalClient(c netip.Prefix) netip.Prefix {
+	a := c.Addr()
+	switch bits := c.Bits(); {
+	case bits <= 0 || a.Is4In6() && bits <= 96:
+		return netip.Prefix{}
+	case a.Is4In6():
+		return netip.PrefixFrom(a.Unmap(), bits-96)
+	}
+	return c // a prefix has no zone
+}
+
 // Decision is an answer. A caller may use one again: its slices are kept.
 type Decision struct {
 	Site    *Site    // of the first surrogate; nil: nothing can serve
@@ -67,10 +79,10 @@ func (d *Decision) because(format string, values ...any) {
 
 func (s *State) decide(q *Query, d *Decision) {
 	p := s.policy
-	if a := q.Client.Addr(); a.Is4In6() || a.Zone() != "" {
-		whole := *q
-		whole.Client = netip.PrefixFrom(a.Unmap().WithZone(""), max(0, q.Client.Bits()-128+a.Unmap().BitLen()))
-		q = &whole
+	if c := canonicalClient(q.Client); c != q.Client {
+		other := *q
+		other.Client = c
+		q = &other
 	}
 	host := canonicalHost(q.Host)
 	r := p.rulesOf(host)
@@ -180,6 +192,9 @@ func (s *State) byZone(q *Query, d *Decision) int {
 
 // clientText writes one address without its length.
 func clientText(c netip.Prefix) string {
+	if !c.IsValid() {
+		return "whose address is not known"
+	}
 	if c.IsSingleIP() {
 		return c.Addr().String()
 	}
@@ -212,7 +227,7 @@ func (s *State) nearestMeasured(q *Query, from []uint32, d *Decision) int {
 		}
 	}
 	if best >= 0 && d.explain {
-		d.because("%s is nearest to site %s: measured distance %d", clientText(q.Client), s.policy.sites[best].Name, nearest)
+		d.because("client %s is nearest to site %s: measured distance %d", clientText(q.Client), s.policy.sites[best].Name, nearest)
 	}
 	return best
 }
@@ -397,7 +412,7 @@ func (s *State) explainSpread(q *Query, r *rules, from []uint32, d *Decision, sh
 	case len(d.ranks) == 1:
 		d.because("only %s can serve", name)
 	case r.Spread == ByClient, r.Spread == ByKey && q.Sticky == "":
-		d.because("client %v -> %s", r.clientPrefix(q.Client), name)
+		d.because("client %s -> %s", clientText(r.clientPrefix(q.Client)), name)
 	case r.Spread == ByKey:
 		d.because("key %s -> %s", clip(q.Sticky), name)
 	case r.Spread == ByWeight:
@@ -413,7 +428,7 @@ func (s *State) explainSpread(q *Query, r *rules, from []uint32, d *Decision, sh
 		}
 		slices.Sort(names)
 		d.because("hash of %s -> %s", clip(r.objectName(q.Path, q.RawQuery)), strings.Join(names, ", "))
-		d.because("of these, client %v -> %s", r.clientPrefix(q.Client), name)
+		d.because("of these, client %s -> %s", clientText(r.clientPrefix(q.Client)), name)
 	default:
 		d.because("hash of %s -> %s", clip(r.objectName(q.Path, q.RawQuery)), name)
 	}

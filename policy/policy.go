@@ -364,9 +364,12 @@ func (p *Policy) Surrogate(name string) (*Surrogate, *Site) {
 	return nil, nil
 }
 
+// maxHost is the length of the longest name in DNS. What strangers send may be longer, and have a label for each second byte.
+const maxHost = 253
+
 // rulesOf returns the rules of a canonical host: its own, those of the nearest name above with a star, or the policy's.
 func (p *Policy) rulesOf(host string) *rules {
-	if len(p.byHost) == 0 {
+	if len(p.byHost) == 0 || len(host) > maxHost {
 		return &p.rules
 	}
 	if r := p.byHost[host]; r != nil {

@@ -234,6 +234,16 @@ func TestOrderOfConfiguration(t *testing.T) {
 	}
 }
 
+// TestRanked: a controller that tells an order only.
+func TestRanked(t *testing.T) {
+	prefix := netip.MustParsePrefix("10.0.0.0/24")
+	order := []string{"s2", "s0", "s1"}
+	s := one(t, 4, "spread: nearest").State(nil, nil, []policy.Measured{policy.Ranked(prefix, order)})
+	if d := s.Explain(&policy.Query{Client: client("10.0.0.1")}); !slices.Equal(names(&d), append(order, "s3")) || d.Scope < 24 {
+		t.Errorf("%v, scope %d", names(&d), d.Scope)
+	}
+}
+
 func TestDecideAllocates(t *testing.T) {
 	s := one(t, 16, "query: [size]\nservices: [{hosts: ['*.example.org'], dispersion: 2, query: [size]}]").State(nil, nil, nil)
 	q := policy.Query{Client: client("10.0.0.1"), Host: "cdn.example.org", Path: "/a.jpg", RawQuery: "t=1&size=2"}
@@ -241,6 +251,10 @@ func TestDecideAllocates(t *testing.T) {
 	s.Decide(&q, &d)
 	if n := testing.AllocsPerRun(100, func() { s.Decide(&q, &d) }); n > 0 {
 		t.Errorf("a decision allocates %v times", n)
+	}
+	q.Client = netip.MustParsePrefix("::ffff:10.0.0.1/128")
+	if n := testing.AllocsPerRun(100, func() { s.Decide(&q, &d) }); n > 1 {
+		t.Errorf("a decision for an address in another form allocates %v times", n)
 	}
 }
 

@@ -24,6 +24,15 @@ type Measured struct {
 // Far is the distance of a surrogate without one.
 const Far = ^uint32(0)
 
+// Ranked has the order of surrogates from a prefix, the nearest first, as distances.
+func Ranked(prefix netip.Prefix, surrogates []string) Measured {
+	m := Measured{Prefix: prefix, Distances: make(map[string]uint32, len(surrogates))}
+	for i, name := range surrogates {
+		m.Distances[name] = uint32(i) + 1
+	}
+	return m
+}
+
 // State is a policy with what is known at one time. It never changes: callers keep it in an atomic pointer, and swap it.
 type State struct {
 	policy     *Policy

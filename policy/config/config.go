@@ -35,6 +35,19 @@ func Load(path string) (*policy.Config, error) {
 	return document.Load(path, rules, decode)
 }
 
+// LoadSection is Load of a file that is a policy, or has one as its section policy; other sections are not looked at.
+func LoadSection(path string) (*policy.Config, error) {
+	return document.Load(path, rules, func(d *document.Decoder, root *node) *policy.Config {
+		for _, f := range root.Fields {
+			if f.Key == "policy" {
+				cfg := Decode(d, f.Key, f.Value)
+				return &cfg
+			}
+		}
+		return decode(d, root)
+	})
+}
+
 // Parse is Load of a content that is there already; name stands for the file in messages.
 func Parse(name string, data []byte) (*policy.Config, error) {
 	return document.ParseAs(name, data, rules, decode)

@@ -2,6 +2,8 @@ package config
 
 import (
 	"net/netip"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -113,6 +115,24 @@ func TestRefuse(t *testing.T) {
 				t.Errorf("%v, want %s", err, tt.want)
 			}
 		})
+	}
+}
+
+func TestLoadSection(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "f.yaml")
+	for text, want := range map[string]string{
+		"sites: {a: {surrogates: {b: }}}":                                  "",
+		"control: x\npolicy: {sites: {a: {surrogates: {b: }}}}\nzones: []": "",
+		"control: x\npolicy: {sites: {a: {wieght: 1}}}":                    "f.yaml:2:22: policy.sites.a.wieght: is not a key",
+		"control: x": "f.yaml:1:1: control: is not a key",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := LoadSection(file)
+		if want == "" && (err != nil || cfg.Default != "a") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %+v, %v, want %q", text, cfg, err, want)
+		}
 	}
 }
 

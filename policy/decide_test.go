@@ -50,8 +50,6 @@ func names(d *policy.Decision) (out []string) {
 	return out
 }
 
-func weight(n int) *int { return &n }
-
 const zone = "coverage zone 10.11.0.0/24 -> site bratislava"
 
 type seen = map[string]policy.Observed
@@ -77,12 +75,15 @@ var decisions = []struct {
 		why: []string{"no coverage zone has 192.0.2.1", "default site praha", "only se6 can serve"}},
 	{name: "no client", query: policy.Query{Path: "/a"}, site: "praha", first: "se6", why: []string{"default site praha", "only se6 can serve"}},
 	{name: "states of surrogates", query: policy.Query{Client: client("10.11.0.7")}, site: "bratislava", first: "se3",
-		seen: seen{"se1": {Maintenance: true}, "se2": {Down: true, Error: "connection refused"}},
+		seen: seen{"se1": {Maintenance: new(true)}, "se2": {Down: true, Error: "connection refused"}},
 		why:  []string{zone, "se1 is in maintenance", "se2 is down: connection refused", "only se3 can serve"}},
 	{name: "weight 0", query: policy.Query{Client: client("10.11.0.7")}, site: "wien",
-		seen: seen{"se1": {Weight: weight(0)}, "se2": {Weight: weight(0)}, "se3": {Down: true}},
+		seen: seen{"se1": {Weight: new(0)}, "se2": {Weight: new(0)}, "se3": {Down: true}},
 		why: []string{zone, "se1 has weight 0", "se2 has weight 0", "se3 is down", "bratislava has no surrogate that can serve: spills to wien",
 			"hash of / -> FIRST"}},
+	{name: "maintenance of the configuration that an operator has ended", text: strings.Replace(two, "{se6: }", "{se6: {state: maintenance}}", 1),
+		query: policy.Query{Client: client("192.0.2.1")}, site: "praha", first: "se6", seen: seen{"se6": {Maintenance: new(false)}},
+		why: []string{"no coverage zone has 192.0.2.1", "default site praha", "only se6 can serve"}},
 	{name: "full site", query: policy.Query{Client: client("10.11.0.7")}, site: "wien", first: "se4",
 		seen: seen{"se1": {Sessions: 400}, "se2": {Sessions: 110}, "se5": {Sessions: 10}},
 		why:  []string{zone, "bratislava is at 102 % of 500 sessions: spills to wien", "se5 is at 100 % of 10 sessions", "only se4 can serve"}},

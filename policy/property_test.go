@@ -190,11 +190,14 @@ func anyCan(p *policy.Policy, seen map[string]policy.Observed, full map[string]b
 }
 
 func can(site *policy.Site, u *policy.Surrogate, seen map[string]policy.Observed, full map[string]bool) bool {
-	o, weight := seen[u.Name], u.Weight
+	o, weight, maintenance := seen[u.Name], u.Weight, u.Maintenance
+	if o.Maintenance != nil {
+		maintenance = *o.Maintenance
+	}
 	if o.Weight != nil {
 		weight = *o.Weight
 	}
-	return !site.Maintenance && !full[site.Name] && !u.Maintenance && !o.Maintenance && !o.Down && weight > 0
+	return !site.Maintenance && !full[site.Name] && !maintenance && !o.Down && weight > 0
 }
 
 func randomPolicy(t *testing.T, r *rand.Rand) (*policy.Policy, map[string]policy.Observed, map[string]bool) {
@@ -208,9 +211,12 @@ func randomPolicy(t *testing.T, r *rand.Rand) (*policy.Policy, map[string]policy
 		sessions := 0
 		for j := range r.IntN(4) {
 			u := policy.Surrogate{Name: fmt.Sprintf("s%d-%d", i, j), Weight: r.IntN(4), Maintenance: r.IntN(6) == 0}
-			o := policy.Observed{Down: r.IntN(3) == 0, Maintenance: r.IntN(6) == 0, Sessions: r.IntN(10)}
+			o := policy.Observed{Down: r.IntN(3) == 0, Sessions: r.IntN(10)}
 			if r.IntN(3) == 0 {
-				o.Weight = weight(r.IntN(3))
+				o.Maintenance = new(r.IntN(2) == 0)
+			}
+			if r.IntN(3) == 0 {
+				o.Weight = new(r.IntN(3))
 			}
 			site.Surrogates, seen[u.Name] = append(site.Surrogates, u), o
 			sessions += o.Sessions

@@ -179,7 +179,7 @@ func (s *supposed) observed(p *policy.Policy) (map[string]policy.Observed, error
 		}
 	}
 	for _, name := range s.maintenance {
-		if err := change("maintenance", name, func(o *policy.Observed) { o.Maintenance = true }); err != nil {
+		if err := change("maintenance", name, func(o *policy.Observed) { o.Maintenance = new(true) }); err != nil {
 			return nil, err
 		}
 	}

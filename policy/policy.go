@@ -64,6 +64,7 @@ const (
 	ByDistance Method = "distance" // measured distances
 	ByGeo      Method = "geo"      // database: country, then coordinates
 	ByDefault  Method = "default"  // what is left; always the last, never in Config.Locate
+	BySteering Method = "steering" // Rules.Steer; before all others, never in Config.Locate
 )
 
 // DefaultLocate is the order of methods: what operators know, what was measured, what was bought.
@@ -91,6 +92,9 @@ type Rules struct {
 	Prefix4    int      // length of a client's prefix for stickiness; 0: 24
 	Prefix6    int      // 0: 48
 	Sites      []string // that have the content; nil: all
+	// Steer shares the clients among sites by weight, wherever they are: a client, or a Query.Sticky, stays at its site while that can serve. nil: the site is
+	// found by Config.Locate. Sites that are not in it, or with weight 0, get none.
+	Steer map[string]int
 }
 
 // Service has rules of its own for some hosts. What is not set (the zero value) is as in Config.Rules.
@@ -119,8 +123,9 @@ type Policy struct {
 type site struct {
 	Site
 	index       int
-	first, past int   // its surrogates
-	next        []int // sites that take its clients, in order
+	id          uint64 // hash of the name
+	first, past int    // its surrogates
+	next        []int  // sites that take its clients, in order
 }
 
 type surrogate struct {
@@ -132,6 +137,7 @@ type surrogate struct {
 type rules struct {
 	Rules
 	allowed []bool // by site; nil: all
+	steer   []int  // weights by site; nil: no steering
 }
 
 // New compiles a configuration without reading the files that it names.
@@ -187,7 +193,7 @@ func (p *Policy) compileSites() error {
 		if at, ok := p.files.locations[s.Name]; ok && s.Location.zero() {
 			s.Location = at
 		}
-		one := site{Site: s, index: i, first: len(p.surrogates)}
+		one := site{Site: s, index: i, id: hashName(s.Name), first: len(p.surrogates)}
 		for _, u := range s.Surrogates {
 			if seen[u.Name] {
 				return fmt.Errorf("surrogate %q is there twice", u.Name)
@@ -244,6 +250,16 @@ func (p *Policy) compileRules() error {
 			}
 			out.allowed[i] = true
 		}
+		if r.Steer != nil {
+			out.steer = make([]int, len(p.sites))
+		}
+		for name, weight := range r.Steer {
+			i := p.siteIndex(name)
+			if i < 0 {
+				return out, unknownSite("steering", name)
+			}
+			out.steer[i] = weight
+		}
 		return out, nil
 	}
 	var err error
@@ -271,6 +287,9 @@ func (p *Policy) compileRules() error {
 func (r Rules) or(other Rules) Rules {
 	if !r.AllQuery && r.Query == nil {
 		r.AllQuery, r.Query = other.AllQuery, other.Query
+	}
+	if r.Steer == nil {
+		r.Steer = other.Steer
 	}
 	r.Spread = cmp.Or(r.Spread, other.Spread)
 	r.Dispersion = cmp.Or(r.Dispersion, other.Dispersion)

@@ -231,6 +231,33 @@ func randomPolicy(t *testing.T, r *rand.Rand) (*policy.Policy, map[string]policy
 	return p, seen, full
 }
 
+// TestSteering: sites get the share of their weight; a client stays at its site when another one's weight shrinks, and objects do not matter.
+func TestSteering(t *testing.T) {
+	steered := func(b int) *policy.State {
+		return parse(t, fmt.Sprintf("sites: {a: {surrogates: {s1: , s2: }}, b: {surrogates: {s3: }}, c: {surrogates: {s4: }}}\ndefault: c\nsteer: {a: 3, b: %d}", b)).State(nil, nil, nil)
+	}
+	more, less := steered(3), steered(1)
+	count := make(map[string]int)
+	for i := range objects {
+		q := policy.Query{Client: policy.Whole(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 1})), Path: fmt.Sprint("/", i)}
+		before, after := more.Explain(&q), less.Explain(&q)
+		count[after.Site.Name]++
+		if before.Site.Name != after.Site.Name && before.Site.Name != "b" {
+			t.Fatalf("%v moves from %s to %s", q.Client, before.Site.Name, after.Site.Name)
+		}
+		if after.Scope < 24 || after.Method != policy.BySteering {
+			t.Fatalf("scope %d by %s", after.Scope, after.Method)
+		}
+		q.Path = "/another"
+		if other := less.Explain(&q); other.Site != after.Site {
+			t.Fatalf("another object is at %s", other.Site.Name)
+		}
+	}
+	if want := objects / 4.0; math.Abs(float64(count["b"])-want) > 5*math.Sqrt(want) || count["c"] > 0 {
+		t.Errorf("%v, want %.0f at b", count, want)
+	}
+}
+
 // TestOrderOfConfiguration: hosts whose configurations list surrogates in another order decide alike.
 func TestOrderOfConfiguration(t *testing.T) {
 	a := parse(t, "sites: {x: {surrogates: {s1: , s2: , s3: }}}").State(nil, nil, nil)

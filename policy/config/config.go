@@ -4,6 +4,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -197,6 +198,14 @@ func (p *decoder) spreading(r *policy.Rules) []key {
 			}
 		}},
 		{Name: "dispersion", Decode: func(path string, n *node) { r.Dispersion = p.Integer(path, n, 1, maxSurrogates) }},
+		{Name: "steer", Decode: func(path string, n *node) {
+			r.Steer = make(map[string]int)
+			p.AtMost(path, n, maxSites)
+			p.Entries(path, n, func(path, name string, n *node) { r.Steer[name] = p.Integer(path, n, 0, maxWeight) })
+			if p.Err() == nil && !slices.ContainsFunc(slices.Collect(maps.Values(r.Steer)), func(weight int) bool { return weight > 0 }) {
+				p.Wrong(n, path, "has no site with a weight above 0", "such as {wien: 3, bratislava: 1}")
+			}
+		}},
 		{Name: "sticky_prefix", Decode: func(path string, n *node) {
 			p.Fields(path, n, []key{
 				{Name: "ipv4", Decode: func(path string, n *node) { r.Prefix4 = p.Integer(path, n, 1, 32) }},
@@ -247,7 +256,13 @@ func (p *decoder) references(cfg *policy.Config) {
 	for country, name := range cfg.Countries {
 		refer(p.path("countries", country), name)
 	}
+	for name := range cfg.Rules.Steer {
+		refer(p.path("steer", name), name)
+	}
 	for i := range cfg.Services {
+		for name := range cfg.Services[i].Rules.Steer {
+			refer(document.Join(document.Join(document.Index(p.path("services"), i), "steer"), name), name)
+		}
 		for j, name := range cfg.Services[i].Rules.Sites {
 			refer(document.Index(document.Join(document.Index(p.path("services"), i), "sites"), j), name)
 		}

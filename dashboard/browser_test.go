@@ -23,7 +23,7 @@ import (
 )
 
 // patience is how long the page may take for anything.
-const patience = 15 * time.Second
+const patience = 30 * time.Second
 
 // chromium is one for all tests; each has a context of its own in it, with its own storage.
 var chromium = sync.OnceValues(func() (context.Context, error) {

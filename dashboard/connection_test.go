@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
 	"github.com/coder/websocket"
 )
 
@@ -89,7 +90,7 @@ func TestTokenIsAskedForAndForgotten(t *testing.T) {
 	if kept[0] != "{}" || kept[1] != "" || !strings.HasSuffix(kept[2], s.address+"/#/sessions") || kept[3] != "1" {
 		t.Errorf("the token is kept in %q", kept)
 	}
-	eval[bool](p, `(location.reload(), true)`)
+	p.run(chromedp.Reload())
 	p.sees("live", "10.0.1.2:41017") // the tab has it still
 
 	s.set(func(s *script) { s.token = "another" })

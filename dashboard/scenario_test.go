@@ -181,13 +181,13 @@ func decisions(now time.Time) []api.RoutingDecision {
 }
 
 // rates are five minutes of what a controller measures.
-func rates(now time.Time) []map[string]any {
-	var all []map[string]any
+func rates(now time.Time) []api.ControllerRates {
+	var all []api.ControllerRates
 	for i := range 60 {
 		wave := float64((i*37)%23)/4 + float64(i)/8
-		all = append(all, map[string]any{
-			"time": now.Add(time.Duration(i-60) * 5 * time.Second), "packet_ins": 40 + 4*wave, "flow_mods": 90 + 7*wave, "handshakes": 12 + wave,
-			"handoffs": 10 + wave/2, "failures": float64(i/30) / 5, "surrogates": map[string]float64{"se1": 6, "se2": 4},
+		all = append(all, api.ControllerRates{
+			Time: now.Add(time.Duration(i-60) * 5 * time.Second), PacketIns: 40 + 4*wave, FlowMods: 90 + 7*wave, Handshakes: 12 + wave,
+			Handoffs: 10 + wave/2, Failures: float64(i/30) / 5, Surrogates: map[string]float64{"se1": 6 + wave/4, "se2": 4 + wave/4, "se3": 0, "se4": 0},
 		})
 	}
 	return all

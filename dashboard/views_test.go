@@ -113,7 +113,7 @@ func TestTopologyShowsStatesAndPath(t *testing.T) {
 	cut.Links = cut.Links[:2]
 	cut.Switches[1].Up = false
 	s.send("topology", cut)
-	p.sees("✕ down", "The ends of this session are not in the topology")
+	p.sees("✕ down", "The topology has no path between the ends of this session.")
 	p.until("draws the lost link", func() bool { return eval[int](p, `document.querySelectorAll(".network g.lost").length`) == 1 })
 	s.send("topology", line(3, now))
 	p.sees("Shortest path")
@@ -199,7 +199,7 @@ func TestRatesAndDecisions(t *testing.T) {
 	s := newScript(t, scenario(time.Now()))
 	p := open(t, s, "rates", desk)
 	p.sees("Live sessions 7", "Handshakes", "Flow mods", "Packet-ins", "Failed handoffs 0.20/s", "se1 214")
-	s.send("rates", map[string]any{"time": time.Now(), "handoffs": 731, "packet_ins": 3})
+	s.send("rates", api.ControllerRates{Time: time.Now(), Handoffs: 731, PacketIns: 3})
 	p.sees("Handoffs 731/s", "Packet-ins 3/s")
 
 	p = open(t, s, "decisions", desk)

@@ -192,36 +192,41 @@ func TestReload(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if broken.data == nil {
-				if err := os.Remove(broken.file); err != nil {
-					t.Fatal(err)
-				}
-			} else {
+			if broken.data != nil {
 				write(t, broken.file, broken.data)
+			} else if err := os.Remove(broken.file); err != nil {
+				t.Fatal(err)
 			}
-			for range 2 { // it is still broken when it is looked at again
-				next, err := policy.Load(*p.Config(), p)
-				if next == nil || err == nil || !strings.Contains(err.Error(), broken.want) || !strings.Contains(err.Error(), "its earlier content stays in force") {
-					t.Fatalf("%v, want %s", err, broken.want)
-				}
-				if site, why := siteOf(next, "10.99.0.1"); site != "wien" {
-					t.Errorf("%s: %s", site, why)
-				}
-				if site, why := siteOf(next, "192.0.2.9"); site != "wien" {
-					t.Errorf("%s: %s", site, why)
-				}
-				if next.Changed() {
-					t.Error("the broken file has not changed again, and Changed says so")
-				}
-				p = next
-			}
-			if none, err := policy.Load(*p.Config(), nil); none != nil || err == nil {
-				t.Errorf("without an earlier content: %v, %v", none, err)
-			}
+			p = staysInForce(t, p, broken.want)
 			write(t, broken.file, good)
 			if p, err = policy.Load(*p.Config(), p); err != nil || p.Changed() {
 				t.Errorf("repaired: %v, changed %v", err, p.Changed())
 			}
 		})
 	}
+}
+
+// staysInForce loads a policy whose file is broken, twice.
+func staysInForce(t *testing.T, p *policy.Policy, want string) *policy.Policy {
+	t.Helper()
+	for range 2 { // it is still broken when it is looked at again
+		next, err := policy.Load(*p.Config(), p)
+		if next == nil || err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "its earlier content stays in force") {
+			t.Fatalf("%v, want %s", err, want)
+		}
+		if site, why := siteOf(next, "10.99.0.1"); site != "wien" {
+			t.Errorf("%s: %s", site, why)
+		}
+		if site, why := siteOf(next, "192.0.2.9"); site != "wien" {
+			t.Errorf("%s: %s", site, why)
+		}
+		if next.Changed() {
+			t.Error("the broken file has not changed again, and Changed says so")
+		}
+		p = next
+	}
+	if none, err := policy.Load(*p.Config(), nil); none != nil || err == nil {
+		t.Errorf("without an earlier content: %v, %v", none, err)
+	}
+	return p
 }

@@ -100,13 +100,9 @@ func (t *Table) use(cfg *config.Config) error {
 	return nil
 }
 
-// Defaults are a policy's for answers in DNS, which know nothing of the object: clients are spread by weight.
+// Defaults are a policy's for answers in DNS, which know nothing of the object: clients are spread by weight. Services are as the policy, unless they say.
 func Defaults(c policy.Config) policy.Config {
 	c.Rules.Spread = cmp.Or(c.Rules.Spread, policy.ByWeight)
-	c.Services = slices.Clone(c.Services)
-	for i := range c.Services {
-		c.Services[i].Rules.Spread = cmp.Or(c.Services[i].Rules.Spread, policy.ByWeight)
-	}
 	return c
 }
 
@@ -172,11 +168,7 @@ func (t *Table) observe(u *policy.Surrogate) (policy.Observed, *target) {
 		}
 	}
 	c := t.changes[u.Name]
-	o.Maintenance = u.Maintenance
-	if c.maintenance != nil {
-		o.Maintenance = *c.maintenance
-	}
-	o.Weight = c.weight
+	o.Maintenance, o.Weight = c.maintenance, c.weight
 	return o, to
 }
 

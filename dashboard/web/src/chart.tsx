@@ -31,6 +31,7 @@ export function Chart({ title, unit = "", samples, series, now }: Props) {
 		last = v;
 		points.push([s.at, v]);
 	}
+	if (last !== undefined) points.push([now, last]);
 	const top = nice(most);
 	const x = (at: number) => (width * (at - now + span)) / span;
 	const y = (v: number) => height - (height * v) / top;

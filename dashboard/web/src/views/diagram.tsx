@@ -11,7 +11,7 @@ const most = 400; // steps that are drawn
 export function Diagram({ h, visible }: { h: ControllerHandoff; visible: number }) {
 	const [ref, width] = useWidth();
 	const steps = (h.steps ?? []).slice(0, most);
-	const s = arrange(steps, Math.max(width, 300));
+	const s = arrange(steps, Math.max(width, 240));
 	const whole = visible >= steps.length;
 	const height = s.bottom + (h.failure && whole ? 30 : ended(h) ? 0 : 26);
 	return (

@@ -54,3 +54,13 @@ func Detach(l link.Link) error {
 	}
 	return errors.Join(err, l.Close())
 }
+
+// DetachPinned ends a pinned attachment and removes its pin, and returns when no packet runs into the program any more. The removal of a pin alone is
+// not enough: the kernel then detaches when it gets to it, on a busy machine seconds later.
+func DetachPinned(path string) error {
+	l, err := link.LoadPinnedLink(path, nil)
+	if err != nil { // no attachment, or gone: nothing runs
+		l = nil
+	}
+	return errors.Join(os.Remove(path), Detach(l))
+}

@@ -45,7 +45,7 @@ func (l *Links) Detach(ifindex int) error {
 		return nil
 	}
 	delete(l.links, ifindex)
-	return errors.Join(old.Unpin(), old.Close())
+	return errors.Join(old.Unpin(), Detach(old))
 }
 
 // Attached lists the interfaces that the program is attached to.
@@ -109,11 +109,15 @@ func RemovePins(dir string) error {
 		}
 		// links first: no packet runs into a program without maps
 		for _, links := range []bool{true, false} {
+			remove := os.Remove
+			if links {
+				remove = DetachPinned
+			}
 			for _, e := range entries {
 				if strings.HasPrefix(e.Name(), LinkPrefix) != links {
 					continue
 				}
-				if err := os.Remove(filepath.Join(d, e.Name())); err != nil {
+				if err := remove(filepath.Join(d, e.Name())); err != nil {
 					return fmt.Errorf("remove the pinned state: %w", err)
 				}
 			}

@@ -71,7 +71,7 @@ func (f *Forwarder) Detach(ifindex int) error {
 	for _, name := range []string{pinName(ifindex, false), pinName(ifindex, true)} {
 		if l := f.links[name]; l != nil {
 			delete(f.links, name)
-			errs = append(errs, l.Unpin(), l.Close())
+			errs = append(errs, l.Unpin(), datapath.Detach(l))
 		}
 	}
 	return errors.Join(errs...)
@@ -79,15 +79,20 @@ func (f *Forwarder) Detach(ifindex int) error {
 
 // DetachOthers detaches earlier processes' programs from interfaces that this one has not attached to.
 func (f *Forwarder) DetachOthers() error {
-	list, err := os.ReadDir(f.options.State)
+	return detachPinned(f.options.State, func(name string) bool { return f.links[name] != nil })
+}
+
+// detachPinned ends the attachments that are pinned in a folder, but those to keep.
+func detachPinned(state string, keep func(name string) bool) error {
+	list, err := os.ReadDir(state)
 	if err != nil {
 		return fmt.Errorf("detach: %w", err)
 	}
 	var errs []error
 	for _, e := range list {
 		name := e.Name()
-		if f.links[name] == nil && (strings.HasPrefix(name, datapath.LinkPrefix) || strings.HasPrefix(name, hostPrefix)) {
-			errs = append(errs, os.Remove(filepath.Join(f.options.State, name))) // the last reference to the link
+		if !keep(name) && (strings.HasPrefix(name, datapath.LinkPrefix) || strings.HasPrefix(name, hostPrefix)) {
+			errs = append(errs, datapath.DetachPinned(filepath.Join(state, name)))
 		}
 	}
 	return errors.Join(errs...)

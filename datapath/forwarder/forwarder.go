@@ -358,7 +358,7 @@ func Remove(state, name string) error {
 		return fmt.Errorf("%w: %s", ErrInUse, state)
 	case err == nil:
 		defer lock.Close()
-		err = os.RemoveAll(state)
+		err = errors.Join(detachPinned(state, func(string) bool { return false }), os.RemoveAll(state))
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove %s: %w", state, err)

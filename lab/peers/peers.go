@@ -1,5 +1,5 @@
 // Package peers runs the real programs that Baton must get on with, in a lab: nginx, Apache, Varnish and HAProxy as
-// servers and proxies, socat, iperf3 and ssh without HTTP, Open vSwitch and BIRD in the network, curl, wget, aria2, ab, wrk
+// servers and proxies, socat, iperf3 and ssh without HTTP, Open vSwitch and BIRD in the network, etcd behind controllers, curl, wget, aria2, ab, wrk
 // and Chromium as clients. The servers run Debian's binaries with the settings of Debian's packages that matter to a
 // connection (keep-alive, workers, limits) on files of their own, and are left as they are: nothing in them knows of
 // Baton.

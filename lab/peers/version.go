@@ -28,6 +28,7 @@ var programs = []struct {
 	{"aria2c", []string{"--version"}, regexp.MustCompile(`aria2 version (\S+)`)},
 	{"ab", []string{"-V"}, regexp.MustCompile(`ApacheBench, Version (\S+)`)},
 	{"wrk", []string{"-v"}, regexp.MustCompile(`wrk (\S+)`)},
+	{"etcd", []string{"--version"}, regexp.MustCompile(`etcd Version: (\S+)`)},
 	{"chromium", []string{"--version"}, regexp.MustCompile(`Chromium (\S+)`)},
 }
 

@@ -20,7 +20,7 @@ import (
 type Etcd struct {
 	Endpoints          []string
 	Prefix             string      // of the keys; default "/baton/controller/"
-	TLS                *tls.Config // nil: none
+	TLS                *tls.Config // nil: none. The members' certificates have the names of the endpoints
 	Username, Password string
 	Timing             Timing // zero: DefaultTiming
 
@@ -63,6 +63,9 @@ func openEtcd(c Etcd) (*etcd, error) {
 		e.prefix += "/"
 	}
 	if err := e.checkFormat(c.Endpoints); err != nil {
+		if errors.Is(err, errUnanswered) {
+			err = errors.Join(err, c.diagnose())
+		}
 		return nil, errors.Join(err, client.Close())
 	}
 	return e, nil

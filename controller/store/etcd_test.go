@@ -419,18 +419,25 @@ func TestEtcdWithTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := Config{Name: "c1", Etcd: &Etcd{
-		Endpoints: []string{"https://127.0.0.1:2379"}, TLS: &tls.Config{RootCAs: authority.Pool, Certificates: []tls.Certificate{own}, ServerName: "store"},
-		dial: func(ctx context.Context, address string) (net.Conn, error) { return h.Dial(ctx, "tcp", address) },
+		Endpoints: []string{"https://store:2379"}, TLS: &tls.Config{RootCAs: authority.Pool, Certificates: []tls.Certificate{own}},
+		dial: func(ctx context.Context, address string) (net.Conn, error) {
+			return h.Dial(ctx, "tcp", strings.Replace(address, "store", "127.0.0.1", 1))
+		},
 	}}
 	var s *Store
-	lab.Eventually(t, 20*time.Second, func() (err error) { s, err = Open(t.Context(), config); return err })
+	lab.Eventually(t, 30*time.Second, func() (err error) { s, err = Open(t.Context(), config); return err })
 	defer s.Close()
 	masterOf(t, 5*time.Second, s)
-	config.Etcd.TLS = &tls.Config{RootCAs: authority.Pool, ServerName: "store"}
-	if s, err := Open(t.Context(), config); err == nil || !strings.Contains(err.Error(), "https://127.0.0.1:2379") || !strings.Contains(err.Error(), "not reached") {
-		t.Errorf("without a certificate: %v", err)
-		if err == nil {
-			s.kill()
+	for name, wrong := range map[string]*tls.Config{
+		"https://store:2379: it refuses the connection": {RootCAs: authority.Pool},
+		"unknown authority":                             {Certificates: []tls.Certificate{own}},
+	} {
+		config.Etcd.TLS = wrong
+		if s, err := Open(t.Context(), config); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v, want %s", err, name)
+			if err == nil {
+				s.kill()
+			}
 		}
 	}
 }

@@ -9,10 +9,14 @@ import (
 // later takes a record that is written by and by.
 func (s *Store) later(o op) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.term.Holder != "" && !s.term.Master && s.term.Holder != s.me() {
+		s.dropped++ // another controller is the master: its records count
+		return
+	}
 	if _, err := s.tables[o.table].set(o.key, o.value); err == nil {
 		s.pending[[2]string{o.table, o.key}] = o.value
 	}
-	s.mu.Unlock()
 	wake(s.wake)
 }
 

@@ -185,6 +185,7 @@ func buildND(m Message) []byte {
 	}
 	if !src.IsValid() {
 		src = netip.IPv6Unspecified()
+		dst = SolicitedNode(m.Target) // RFC 4862, section 5.4.2, whoever the frame is for
 	}
 	icmp := []byte{kind, 0, 0, 0}
 	icmp = binary.BigEndian.AppendUint32(icmp, flags<<24)

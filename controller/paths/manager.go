@@ -48,6 +48,9 @@ func NewManager(t *Table, cache bool, commit func(context.Context, uint64, ...op
 // SetCache switches the cache on or off.
 func (m *Manager) SetCache(on bool) { m.cache.Store(on) }
 
+// Caches tells whether the cache is on.
+func (m *Manager) Caches() bool { return m.cache.Load() }
+
 // Counts are sums since the beginning.
 type Counts struct {
 	Hits, Misses uint64 // of the cache
@@ -120,6 +123,26 @@ func (m *Manager) Ensure(ctx context.Context, src, dst packet.MAC) error {
 		}
 	})
 	return nil
+}
+
+// Repair installs the path from a port to a host, and sends entries that should be there once more: a packet has come to the controller, so that one
+// is missing.
+func (m *Manager) Repair(ctx context.Context, from topology.Point, src, dst packet.MAC) error {
+	defer m.lock(m.table.Key(src, dst))()
+	var steps []Step
+	var err error
+	m.view(func(g *topology.Graph) {
+		h, ok := g.Host(dst)
+		if !ok {
+			err = fmt.Errorf("%w: %v", ErrUnknownHost, dst)
+			return
+		}
+		steps, err = m.table.Plan(g, topology.Host{MAC: src, At: from}, h, true)
+	})
+	if err != nil {
+		return err
+	}
+	return m.apply(ctx, steps)
 }
 
 // apply sends steps in the order of their layers. A switch that does not take its steps is left out, and so are the layers behind it.

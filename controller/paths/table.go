@@ -191,6 +191,11 @@ func (t *Table) Plan(g *topology.Graph, src, dst topology.Host, again bool) ([]S
 	return steps, nil
 }
 
+// Hops is the path that a plan installs.
+func (t *Table) Hops(g *topology.Graph, src, dst topology.Host) ([]topology.Hop, error) {
+	return g.Path(src, dst, t.flow(t.Key(src.MAC, dst.MAC)))
+}
+
 func (t *Table) out(k Key, id uint64) (openflow.PortNo, bool) {
 	if tr := t.trees[k]; tr != nil {
 		p, ok := tr.out[id]
@@ -262,6 +267,17 @@ func (t *Table) Keys(dst packet.MAC) []Key {
 	var all []Key
 	for k := range t.trees {
 		if k.Dst == dst {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// Users are the trees that send packets over one of these directions of links.
+func (t *Table) Users(links []topology.Link) []Key {
+	var all []Key
+	for k, tr := range t.trees {
+		if slices.ContainsFunc(links, func(l topology.Link) bool { return tr.out[l.From.Switch] == l.From.Port }) {
 			all = append(all, k)
 		}
 	}

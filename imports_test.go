@@ -19,6 +19,7 @@ var (
 	pure    = []string{"packet", "openflow", "splice", "api", "document", "exporter", "sockdiag"}
 	parts   = []string{"forwarder", "controller", "router", "relay", "balance", "anycast", "resume", "purge", "nameserver"}
 	outside = []string{"cmd", "experiments", "examples", "docs"} // wire the rest together
+	shared  = []string{"policy"}                                 // decisions that several parts take alike
 	alone   = []string{"lab", "packaging", "bpf"}                // import nothing of the parts
 	served  = []string{"api", "exporter"}                        // what daemon puts together for the parts
 )
@@ -36,7 +37,7 @@ func forbidden(file, imported string) string {
 		return ""
 	}
 	to, _, _ := strings.Cut(local, "/")
-	known := slices.Concat(pure, parts, outside, alone, []string{"datapath", "daemon", "dashboard"})
+	known := slices.Concat(pure, parts, shared, outside, alone, []string{"datapath", "daemon", "rpc", "dashboard"})
 	switch {
 	case !strings.Contains(file, "/"):
 		return "" // the root has tests only
@@ -72,8 +73,12 @@ func forbidden(file, imported string) string {
 		return "datapath imports packet, openflow, splice and api alone"
 	case from == "daemon" && !slices.Contains(served, to):
 		return "daemon imports api and exporter alone"
+	case from == "rpc" && to != "api":
+		return "rpc imports api alone"
 	case from == "dashboard" && to != "api":
 		return "the dashboard meets the parts through api"
+	case slices.Contains(shared, from) && !slices.Contains([]string{"packet", "document", "api"}, to):
+		return from + " imports packet, document and api alone"
 	case slices.Contains(parts, to):
 		return "parts never import each other"
 	}
@@ -148,8 +153,20 @@ func TestImportRule(t *testing.T) {
 		{"daemon to api", "daemon/a.go", "baton/api", true},
 		{"daemon to other pure", "daemon/a.go", "baton/document", false},
 		{"daemon to a part", "daemon/a.go", "baton/purge", false},
+		{"part to policy", "nameserver/a.go", "baton/policy", true},
+		{"policy to api", "policy/a.go", "baton/api", true},
+		{"policy to document", "policy/config/a.go", "baton/document", true},
+		{"policy to a part", "policy/a.go", "baton/router", false},
+		{"policy to daemon", "policy/a.go", "baton/daemon", false},
+		{"pure to policy", "api/a.go", "baton/policy", false},
+		{"datapath to policy", "datapath/a.go", "baton/policy", false},
 		{"pure to daemon", "api/a.go", "baton/daemon", false},
 		{"datapath to daemon", "datapath/a.go", "baton/daemon", false},
+		{"part to rpc", "router/a.go", "baton/rpc", true},
+		{"rpc to api", "rpc/a.go", "baton/api", true},
+		{"rpc to other pure", "rpc/a.go", "baton/packet", false},
+		{"rpc to a part", "rpc/a_test.go", "baton/controller/northbound", false},
+		{"pure to rpc", "api/a.go", "baton/rpc", false},
 		{"part to sockdiag", "purge/a.go", "baton/sockdiag", true},
 		{"ebpf in datapath", "datapath/a.go", "github.com/cilium/ebpf/link", true},
 		{"ebpf elsewhere", "router/a_test.go", "github.com/cilium/ebpf", false},

@@ -23,8 +23,8 @@ type Backend struct {
 	Reload func(ctx context.Context) (ReloadResult, error)
 }
 
-// Part holds the functions of one part: a RouterBackend, ForwarderBackend, RelayBackend, BalanceBackend, AnycastBackend or
-// PurgeBackend.
+// Part holds the functions of one part: a RouterBackend, ForwarderBackend, RelayBackend, BalanceBackend, AnycastBackend,
+// PurgeBackend or NameserverBackend.
 type Part interface {
 	name() string
 	handle(mux *http.ServeMux)

@@ -24,6 +24,10 @@
 //	GET  /v1/anycast           AnycastStatus
 //	POST /v1/anycast/instruction     AnycastInstruction → AnycastStatus
 //	GET  /v1/purge             PurgeStatus
+//	GET  /v1/nameserver            NameserverStatus
+//	GET  /v1/nameserver/query      NameserverExplanation; query: name, and optionally type, client (a prefix), dnssec
+//	GET  /v1/nameserver/decisions  []RoutingDecision, the newest first
+//	POST /v1/nameserver/surrogate  NameserverChange → NameserverSurrogate
 //
 // The answer for an error is its HTTP status and {"error": "…"}. Names may be added but are never renamed; clients ignore unknown
 // ones.
@@ -33,7 +37,7 @@ import "time"
 
 // Process is the common part of every status.
 type Process struct {
-	Part    string    `json:"part"`           // router, forwarder, relay, balance, anycast or purge
+	Part    string    `json:"part"`           // router, forwarder, relay, balance, anycast, purge or nameserver
 	Name    string    `json:"name,omitempty"` // from its configuration
 	Version string    `json:"version"`
 	PID     int       `json:"pid"`

@@ -46,16 +46,24 @@ jq:jq
 goaccess:goaccess
 rsyslogd:rsyslog
 named-checkzone:bind9-utils
+etcd:etcd-server
+nsd:nsd
+knotd:knot
+kdig:knot-dnsutils
+dig:bind9-dnsutils
+dnsperf:dnsperf
 systemd-analyze:systemd
 /usr/src/openvswitch/openvswitch.tar.gz:openvswitch-source
 /usr/share/doc/python3-venv/copyright:python3-venv
 /usr/bin/python3-config:python3-dev
 chromium:chromium
+node:nodejs
+npm:npm
 /etc/ssl/certs/ca-certificates.crt:ca-certificates
 '
 # Services that these packages would start: they would occupy port 80 or change
 # the machine's routes and switches.
-services='rsyslog nginx ssh caddy haproxy varnish varnishncsa bird frr openvswitch-switch openvswitch-testcontroller ovs-record-hostname uuidd'
+services='rsyslog nginx ssh caddy haproxy varnish varnishncsa bird frr openvswitch-switch openvswitch-testcontroller ovs-record-hostname uuidd etcd nsd knot'
 
 PATH=$PATH:/usr/sbin:/sbin
 policy=/usr/sbin/policy-rc.d

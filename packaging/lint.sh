@@ -31,8 +31,17 @@ else
 	if [ "${CI:-}" = true ] || [ "${BATON_RINGS:-}" = all ]; then fail "clang-format is required here"; fi
 fi
 
+# The web page: TypeScript's compiler and Biome, by the lock file.
+if command -v npm >/dev/null; then
+	dashboard/web/packages.sh || fail "npm ci in dashboard/web"
+	npm --prefix dashboard/web run --silent lint || fail "dashboard/web (npm --prefix dashboard/web run format mends what it can)"
+else
+	echo "lint: SKIP the web page: npm is not installed (make deps)"
+	if [ "${CI:-}" = true ] || [ "${BATON_RINGS:-}" = all ]; then fail "npm is required here"; fi
+fi
+
 # A file over 500 lines needs a reason in packaging/long-files: "path: reason".
-for f in $go_files $c_files $(files '*.sh' '*.ts'); do
+for f in $go_files $c_files $(files '*.sh' '*.ts' '*.tsx'); do
 	lines=$(wc -l <"$f")
 	if [ "$lines" -gt 500 ] && ! grep -q "^$f: ..*" packaging/long-files; then
 		fail "$f has $lines lines (500 at most, or a reason in packaging/long-files)"

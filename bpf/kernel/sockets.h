@@ -30,3 +30,14 @@ static __always_inline struct bpf_sock *socket_of(struct __sk_buff *skb, const s
 {
 	return socket_between(skb, p->v6, p->key.src, p->key.sport, p->key.dst, p->key.dport);
 }
+
+/* Whether a socket has the packet's session: not a listener, nor what is left of a closed one. */
+static __always_inline bool socket_lives(struct __sk_buff *skb, const struct packet *p)
+{
+	struct bpf_sock *skc = socket_of(skb, p);
+	bool lives = skc && skc->state != BPF_TCP_LISTEN && skc->state != BPF_TCP_TIME_WAIT;
+
+	if (skc)
+		bpf_sk_release(skc);
+	return lives;
+}

@@ -76,11 +76,24 @@ __noinline int first_request(struct __sk_buff *skb, bool known)
 	return verdict;
 }
 
+/* Whether the VIP's listener has accepted the session before the program was attached: it has no flow yet. */
+static __always_inline bool is_earlier_local(struct __sk_buff *skb, struct work *w)
+{
+	struct flow local = { .splice = skb->ifindex, .side = SIDE_LOCAL };
+
+	if (!socket_lives(skb, &w->packet))
+		return false;
+	bpf_map_update_elem(&flows, &w->packet.key, &local, BPF_NOEXIST);
+	return true;
+}
+
 /* A packet to a VIP without a flow, and not the first after one of our handshakes. */
 static __always_inline int no_session(struct __sk_buff *skb, struct work *w, const struct config *set, bool known)
 {
 	struct packet *p = &w->packet;
 
+	if (is_earlier_local(skb, w))
+		return PASS_LOCAL;
 	if (p->len <= 1 && !(p->flags & FIN) && cookie_ok(&w->cookie, p, p->seq + 1)) {
 		/* keepalive; repeats the last timestamp, which carries the client's options */
 		struct segment *r = reply_to(&w->reply, p, ACK, p->ack, p->seq + 1);
@@ -130,7 +143,7 @@ __noinline int new_client(struct __sk_buff *skb)
 	if (p->flags & SYN)
 		return answer_syn(skb);
 	if (p->flags & RST)
-		return undecided_reset(skb, w);
+		return is_earlier_local(skb, w) ? PASS_LOCAL : undecided_reset(skb, w);
 	if (!(p->flags & ACK))
 		return DROP_BAD_FLAGS;
 	if (!p->plain && !read_options(skb, &w->packet, &w->option.now))
@@ -178,16 +191,10 @@ static __always_inline int syn_again(struct __sk_buff *skb, struct work *w)
 __noinline int syn_on_local(struct __sk_buff *skb)
 {
 	struct work *w = work();
-	struct bpf_sock *skc;
-	bool lives;
 
 	if (!w)
 		return DROP_NOMEM;
-	skc = socket_of(skb, &w->packet);
-	lives = skc && skc->state != BPF_TCP_LISTEN && skc->state != BPF_TCP_TIME_WAIT;
-	if (skc)
-		bpf_sk_release(skc);
-	return lives ? PASS_LOCAL : syn_again(skb, w);
+	return socket_lives(skb, &w->packet) ? PASS_LOCAL : syn_again(skb, w);
 }
 
 /*

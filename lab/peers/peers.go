@@ -1,8 +1,8 @@
 // Package peers runs the real programs that Baton must get on with, in a lab: nginx, Apache, Varnish and HAProxy as
-// servers and proxies, socat, iperf3 and ssh without HTTP, Open vSwitch and BIRD in the network, curl, wget, aria2, ab, wrk
-// and Chromium as clients. The servers run Debian's binaries with the settings of Debian's packages that matter to a
-// connection (keep-alive, workers, limits) on files of their own, and are left as they are: nothing in them knows of
-// Baton.
+// servers, caches and proxies, socat, iperf3 and ssh without HTTP, Open vSwitch and BIRD in the network, NSD and Knot as name
+// servers, etcd behind controllers, curl, wget, aria2, ab, wrk, dnsperf and Chromium as clients. The servers run Debian's
+// binaries with the settings of Debian's packages that matter to a connection (keep-alive, workers, limits) on files of their
+// own, and are left as they are: nothing in them knows of Baton.
 //
 // A server that does not come up fails the lab's test; a program that is not installed skips it (see lab.Need).
 package peers
@@ -47,6 +47,7 @@ type server struct {
 	version string // the program whose version counts; default: the program
 	port    int
 	files   map[string]string // file name in the folder → text
+	folders []string          // in the folder
 	args    func(dir string) []string
 	env     func(dir string) []string // nil: none of its own
 	probe   string                    // path that answers 200 when the server is ready, or
@@ -64,6 +65,11 @@ func (s server) start() *Server {
 	// Workers run under an account of their own and write temporary files here.
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatalf("peers: %v", err)
+	}
+	for _, name := range s.folders {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o777); err != nil {
+			t.Fatalf("peers: %v", err)
+		}
 	}
 	for name, text := range s.files {
 		text = strings.ReplaceAll(text, "{dir}", dir)

@@ -28,6 +28,9 @@ var programs = []struct {
 	{"aria2c", []string{"--version"}, regexp.MustCompile(`aria2 version (\S+)`)},
 	{"ab", []string{"-V"}, regexp.MustCompile(`ApacheBench, Version (\S+)`)},
 	{"wrk", []string{"-v"}, regexp.MustCompile(`wrk (\S+)`)},
+	{"etcd", []string{"--version"}, regexp.MustCompile(`etcd Version: (\S+)`)},
+	{"nsd", []string{"-v"}, regexp.MustCompile(`NSD version (\S+)`)},
+	{"knotd", []string{"--version"}, regexp.MustCompile(`Knot DNS\), version (\S+)`)},
 	{"chromium", []string{"--version"}, regexp.MustCompile(`Chromium (\S+)`)},
 }
 

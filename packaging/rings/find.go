@@ -68,7 +68,7 @@ func ringOf(pkg, name string, file *ast.File) int {
 	if strings.HasSuffix(name, "_long_test.go") {
 		return 5
 	}
-	if pkg == "baton/lab" || strings.HasPrefix(pkg, "baton/lab/") {
+	if pkg == "baton/lab" || strings.HasPrefix(pkg, "baton/lab/") || pkg == "baton/dashboard" { // Chromium, and packages of npm
 		return 4
 	}
 	for _, i := range file.Imports {

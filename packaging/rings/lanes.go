@@ -21,6 +21,7 @@ type lane struct {
 // judgesByResult are packages with lab tests that check results, not times, and so may run in parallel to others.
 var judgesByResult = []string{
 	"baton/cmd/baton",
+	"baton/dashboard",
 	"baton/experiments/conformance",
 }
 

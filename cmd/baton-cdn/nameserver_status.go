@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"baton/api"
+	"baton/cmd/cli"
+)
+
+func printNameserver(out io.Writer, s *api.NameserverStatus, wide bool, now time.Time) error {
+	fmt.Fprintf(out, "baton %s, pid %d, up %s, listens on %s\n", s.Version, s.PID, now.Sub(s.Started).Round(time.Second), joined(s.Listen))
+	fmt.Fprintf(out, "%d queries; %d answers above the limits were omitted, %d shortened; %d of %d connections\n", s.Queries, s.Omitted, s.Slipped,
+		s.Connections.Used, s.Connections.Limit)
+	if wide {
+		fmt.Fprintf(out, "%s, read %s ago; %d reloads, %d refused\n", s.Config, cli.Age(now, s.Loaded), s.Reloads, s.ReloadsFailed)
+		fmt.Fprintf(out, "queries with a client subnet %d, with a valid cookie %d, for signatures %d; transfers %d\n", s.Subnets, s.Cookies, s.DNSSEC, s.Transfers)
+		fmt.Fprintf(out, "ignored %d, truncated %d, not sent %d; connections refused %d\n", s.Ignored, s.Truncated, s.Unsent, s.ConnectionsRefused)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\nZONE\tSERIAL\tRECORDS\tROUTED\tSIGNED\tREAD\tFILE")
+	for _, z := range s.Zones {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%s\t%s\n", z.Name, z.Serial, z.Records, z.Routed, yes(z.Signed), cli.Age(now, z.Loaded), z.File)
+	}
+	if len(s.Services) > 0 {
+		fmt.Fprintln(w, "\nSERVICE\tDECISIONS\tFALLBACKS")
+		for _, v := range s.Services {
+			fmt.Fprintf(w, "%s\t%d\t%d\n", v.Name, v.Decisions, v.Fallbacks)
+		}
+		fmt.Fprintln(w, "\nSURROGATE\tSITE\tADDRESSES\tUP\tSTATE\tWEIGHT\tCHOSEN\tFAULT")
+		for _, u := range s.Surrogates {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", u.Name, u.Site, joined(u.Addresses), yes(u.Up), u.State, u.Weight, u.Chosen, cli.Dash(u.Error))
+		}
+	}
+	cli.Counted(w, "ANSWER", "QUERIES", s.Answers)
+	cli.Counted(w, "REFUSED", "QUERIES", s.Refused)
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, z := range s.Zones {
+		if z.Error != "" {
+			fmt.Fprintf(out, "\nzone %s is not as its file is:\n%s\n", z.Name, z.Error)
+		}
+	}
+	return nil
+}
+
+func joined[T netip.Addr | netip.AddrPort](all []T) string {
+	var texts []string
+	for _, a := range all {
+		texts = append(texts, fmt.Sprint(a))
+	}
+	return strings.Join(texts, ", ")
+}
+
+func yes(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "no"
+}

@@ -1,0 +1,132 @@
+package northbound
+
+import (
+	"encoding/json"
+	"sync"
+	"sync/atomic"
+
+	"baton/api"
+)
+
+// subscriberQueue is how many events may wait for a subscriber before it is cut off. 1,024 events are a second of a busy service, and
+// less than 1 MB.
+const subscriberQueue = 1024
+
+// Hub distributes events. Publishing never waits: a subscriber whose queue is full is cut off.
+type Hub struct {
+	mu   sync.Mutex
+	subs map[*subscriber]struct{}
+	// watching counts the subscribers of a topic; it is read without the lock.
+	watching map[api.ControllerTopic]*atomic.Int32
+
+	published, cut, failed atomic.Uint64
+}
+
+// subscriber is one connection's queue. Its topics are guarded by the hub's lock.
+type subscriber struct {
+	topics map[api.ControllerTopic]bool
+	queue  chan []byte // whole messages
+	slow   func()      // called, by a goroutine of its own, when the subscriber is cut off
+}
+
+// topics are all topics and the role that may follow each.
+var topics = map[api.ControllerTopic]Role{
+	api.TopicTopology: Viewer, api.TopicSessions: Viewer, api.TopicHandoffs: Viewer, api.TopicSurrogates: Viewer,
+	api.TopicDecisions: Viewer, api.TopicRates: Viewer, api.TopicDistances: Router,
+}
+
+// NewHub returns a hub without subscribers.
+func NewHub() *Hub {
+	h := &Hub{subs: map[*subscriber]struct{}{}, watching: map[api.ControllerTopic]*atomic.Int32{}}
+	for t := range topics {
+		h.watching[t] = new(atomic.Int32)
+	}
+	return h
+}
+
+// Watched reports whether a topic has subscribers. A publisher may ask before it makes an expensive value.
+func (h *Hub) Watched(topic api.ControllerTopic) bool {
+	n := h.watching[topic]
+	return n != nil && n.Load() > 0
+}
+
+// Publish sends a value to the subscribers of a topic. It does not wait, and does nothing without subscribers. A value that
+// JSON cannot have, such as a float that is not a number, is dropped and counted.
+func (h *Hub) Publish(topic api.ControllerTopic, value any) {
+	if !h.Watched(topic) {
+		return
+	}
+	message, err := json.Marshal(notification{"2.0", api.EventMethod, event{topic, value}})
+	if err != nil {
+		h.failed.Add(1)
+		return
+	}
+	h.published.Add(1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.subs {
+		if !s.topics[topic] {
+			continue
+		}
+		select {
+		case s.queue <- message:
+		default:
+			h.cut.Add(1)
+			h.drop(s)
+			go s.slow()
+		}
+	}
+}
+
+type notification struct {
+	Version string `json:"jsonrpc"`
+	Method  string `json:"method"`
+	Params  event  `json:"params"`
+}
+
+type event struct {
+	Topic api.ControllerTopic `json:"topic"`
+	Value any                 `json:"value"`
+}
+
+func (h *Hub) join(slow func()) *subscriber {
+	s := &subscriber{topics: map[api.ControllerTopic]bool{}, queue: make(chan []byte, subscriberQueue), slow: slow}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.subs[s] = struct{}{}
+	return s
+}
+
+func (h *Hub) leave(s *subscriber) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.drop(s)
+}
+
+// drop forgets a subscriber. It does nothing for one that is not known any more.
+func (h *Hub) drop(s *subscriber) {
+	if _, ok := h.subs[s]; !ok {
+		return
+	}
+	delete(h.subs, s)
+	for t := range s.topics {
+		h.watching[t].Add(-1)
+	}
+	clear(s.topics)
+}
+
+// follow adds or removes a subscriber's topic.
+func (h *Hub) follow(s *subscriber, topic api.ControllerTopic, want bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, ok := h.subs[s]; !ok || s.topics[topic] == want {
+		return
+	}
+	if want {
+		s.topics[topic] = true
+		h.watching[topic].Add(1)
+		return
+	}
+	delete(s.topics, topic)
+	h.watching[topic].Add(-1)
+}

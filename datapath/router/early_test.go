@@ -1,0 +1,71 @@
+package router
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"baton/packet"
+)
+
+// A session that the VIP's listener accepted before the program was attached goes on at its socket, without having been told of; one that no socket has
+// does not.
+func TestSessionsFromBeforeTheProgram(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k := newRig(t)
+		k.vip(f)
+		onLoopback(k, f.vip.Addr())
+		l, err := net.Listen("tcp", f.vip.String())
+		k.must(err)
+		defer l.Close()
+		dialled, err := net.Dial("tcp", f.vip.String())
+		for end := time.Now().Add(5 * time.Second); errors.Is(err, unix.ENETUNREACH) && time.Now().Before(end); { // the kernel adds the address's route a moment later
+			dialled, err = net.Dial("tcp", f.vip.String())
+		}
+		k.must(err)
+		defer dialled.Close()
+		accepted, err := l.Accept()
+		k.must(err)
+		defer accepted.Close()
+		from := dialled.LocalAddr().(*net.TCPAddr).AddrPort()
+		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+		for _, tt := range []struct {
+			name    string
+			from    netip.AddrPort
+			flags   packet.Flags
+			data    string
+			verdict routerVerdict
+		}{
+			{"bytes", from, packet.ACK | packet.PSH, "GET / HTTP/1.1\r\n", routerVerdictPASS_LOCAL},
+			{"an acknowledgement", from, packet.ACK, "", routerVerdictPASS_LOCAL},
+			{"a reset", from, packet.RST, "", routerVerdictPASS_LOCAL},
+			{"nobody's", f.client, packet.ACK, "", routerVerdictRESET_SENT},
+		} {
+			k.must(replace(k.maps.Flows, map[routerTuple]routerFlow{}, all))
+			want := uint32(actPass)
+			if tt.verdict == routerVerdictRESET_SENT {
+				want = actRedirect
+			}
+			k.want(packet.Build(packet.Spec{Src: tt.from, Dst: f.vip, Flags: tt.flags, Seq: 1, Ack: 1, Payload: []byte(tt.data)}), tt.verdict, want)
+			flow, known := k.flow(tt.from, f.vip)
+			if local := known && flow.Side == uint32(routerSideSIDE_LOCAL); local != (tt.verdict == routerVerdictPASS_LOCAL) {
+				t.Errorf("%s: the session is a socket's: %t", tt.name, local)
+			}
+		}
+	})
+}
+
+// onLoopback gives the test's host an address.
+func onLoopback(k *rig, a netip.Addr) {
+	k.t.Helper()
+	lo, err := netlink.LinkByName("lo")
+	k.must(err)
+	on := &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}, Flags: unix.IFA_F_NODAD}
+	k.must(netlink.AddrAdd(lo, on))
+	k.t.Cleanup(func() { k.must(netlink.AddrDel(lo, on)) })
+}

@@ -1,0 +1,152 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"baton/document"
+)
+
+// Service is how routed names are answered. Which surrogates a client gets is the policy's decision.
+type Service struct {
+	Name     string
+	TTL      time.Duration // of the answers
+	Answers  int           // surrogates in an answer
+	Fallback Fallback
+	HTTPS    *HTTPS // nil: no HTTPS records
+	Path     string
+}
+
+// Fallback is the answer when no surrogate is usable: all surrogates, the addresses, or else none, which is SERVFAIL.
+type Fallback struct {
+	All       bool
+	Addresses []netip.Addr
+}
+
+// HTTPS is what HTTPS records say beside the addresses (RFC 9460).
+type HTTPS struct {
+	ALPN []string
+	Port uint16 // 0: that of the URL
+}
+
+// Health is how surrogates are checked: by requests from here.
+type Health struct {
+	Scheme   string
+	Port     uint16
+	Path     string
+	Host     string // of the request; "": the address
+	Interval time.Duration
+	Timeout  time.Duration
+	Rise     int // successes in a row until it is up
+	Fall     int // failures in a row until it is down
+}
+
+// Defaults of a service.
+const (
+	defaultTTL     = 20 * time.Second
+	defaultAnswers = 1
+
+	maxAnswers = 8
+)
+
+var defaultHealth = Health{Scheme: "http", Port: 80, Path: "/", Interval: 2 * time.Second, Timeout: time.Second, Rise: 2, Fall: 3}
+
+func (d *decoder) service(path, name string, n *node) Service {
+	s := Service{Name: name, TTL: defaultTTL, Answers: defaultAnswers, Fallback: Fallback{All: true}, Path: path}
+	d.Fields(path, n, []key{
+		{Name: "ttl", Decode: func(path string, n *node) {
+			s.TTL = d.Between(path, n, time.Second, 24*time.Hour).Truncate(time.Second)
+		}},
+		{Name: "answers", Decode: func(path string, n *node) { s.Answers = d.Integer(path, n, 1, maxAnswers) }},
+		{Name: "fallback", Decode: func(path string, n *node) { s.Fallback = d.fallback(path, n) }},
+		{Name: "https", Decode: func(path string, n *node) { s.HTTPS = d.https(path, n) }},
+	})
+	return s
+}
+
+func (d *decoder) fallback(path string, n *node) Fallback {
+	if n.Kind == document.Scalar && (n.Text == "all" || n.Text == "none") {
+		return Fallback{All: n.Text == "all"}
+	}
+	if n.Kind == document.Scalar {
+		return Fallback{Addresses: []netip.Addr{d.Address(path, n)}}
+	}
+	d.AtMost(path, n, maxAnswers)
+	return Fallback{Addresses: document.Distinct(d.Decoder, path, n, d.Address)}
+}
+
+func (d *decoder) https(path string, n *node) *HTTPS {
+	h := &HTTPS{}
+	d.Fields(path, n, []key{
+		{Name: "alpn", Decode: func(path string, n *node) {
+			d.AtMost(path, n, maxAnswers)
+			h.ALPN = document.Distinct(d.Decoder, path, n, func(path string, n *node) string {
+				s := d.Text(path, n)
+				if len(s) > 255 {
+					d.WrongText(n, path, s, "is too long", "such as h2 or h3")
+				}
+				return s
+			})
+		}},
+		{Name: "port", Decode: func(path string, n *node) { h.Port = uint16(d.Integer(path, n, 1, 65535)) }},
+	})
+	d.Require(path, n, "alpn")
+	return h
+}
+
+func (d *decoder) health(path string, n *node) *Health {
+	h := defaultHealth
+	d.Fields(path, n, []key{
+		{Name: "scheme", Decode: func(path string, n *node) { h.Scheme = d.Choice(path, n, "is no scheme of a check", "http", "https") }},
+		{Name: "port", Decode: func(path string, n *node) { h.Port = uint16(d.Integer(path, n, 1, 65535)) }},
+		{Name: "path", Decode: func(path string, n *node) { h.Path = d.path(path, n) }},
+		{Name: "host", Decode: func(path string, n *node) { h.Host = d.Text(path, n) }},
+		{Name: "interval", Decode: func(path string, n *node) { h.Interval = d.Between(path, n, 100*time.Millisecond, maxTime) }},
+		{Name: "timeout", Decode: func(path string, n *node) { h.Timeout = d.Between(path, n, 10*time.Millisecond, time.Minute) }},
+		{Name: "rise", Decode: func(path string, n *node) { h.Rise = d.Integer(path, n, 1, 100) }},
+		{Name: "fall", Decode: func(path string, n *node) { h.Fall = d.Integer(path, n, 1, 100) }},
+	})
+	if h.Scheme == "https" && !d.Given(path+".port") {
+		h.Port = 443
+	}
+	return &h
+}
+
+func (d *decoder) path(path string, n *node) string {
+	s := d.Text(path, n)
+	if u, err := url.ParseRequestURI(s); d.Err() == nil && (err != nil || s[0] != '/' || u.Host != "") {
+		d.WrongText(n, path, s, "is not the path of a URL", "such as /healthz")
+	}
+	return s
+}
+
+// checkServices refuses services that do not fit together with the zones.
+func (d *decoder) checkServices(cfg *Config) {
+	var names []string
+	for _, s := range cfg.Services {
+		names = append(names, s.Name)
+	}
+	if h := cfg.Health; h != nil && h.Timeout > h.Interval {
+		d.Refuse("health.timeout", fmt.Sprintf("%v is longer than interval, %v", h.Timeout, h.Interval), "at most interval")
+	}
+	used := make(map[string]bool)
+	for _, z := range cfg.Zones {
+		for _, r := range z.Routed {
+			used[r.Service] = true
+			d.Refer(z.Path+".routed", r.Service, "is not a service", "one of services", "services", names)
+		}
+	}
+	for _, s := range cfg.Services {
+		if !used[s.Name] {
+			d.Warn(d.Place(s.Path), s.Path, "is unused: no zone routes a name by it")
+		}
+	}
+	switch {
+	case len(cfg.Services) > 0 && cfg.Policy == nil:
+		d.Refuse("services", "have no policy", "policy, with sites and their surrogates")
+	case cfg.Policy != nil && cfg.Health == nil:
+		d.Warn(d.Place("policy"), "policy", "without health: clients are sent to surrogates that are down")
+	}
+}

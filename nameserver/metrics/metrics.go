@@ -1,0 +1,70 @@
+// Package metrics exports a name server's status to Prometheus.
+package metrics
+
+import (
+	"net/http"
+
+	"baton/api"
+	"baton/exporter"
+)
+
+// Handler serves the metrics and the health of a name server.
+func Handler(version string, status func() (api.NameserverStatus, error)) http.Handler {
+	return exporter.Process[api.NameserverStatus]{
+		Namespace: "baton_nameserver", Version: version, Status: status, Series: Series, Unready: Unready,
+	}.Handler()
+}
+
+// Unready says why a name server is not as it should be.
+func Unready(s *api.NameserverStatus) (reasons []string) {
+	for _, z := range s.Zones {
+		if z.Error != "" {
+			reasons = append(reasons, "zone "+z.Name+" is not as its file is: "+z.Error)
+		}
+	}
+	return reasons
+}
+
+// Series are the numbers of a status.
+func Series(s *api.NameserverStatus) []exporter.Number {
+	var n exporter.Numbers
+	n.Counter("queries_total", "Queries.", s.Queries)
+	for kind, count := range s.Answers {
+		n.Counter("answers_total", "Answers, by their kind.", count, "kind", kind)
+	}
+	for code, count := range s.Refused {
+		n.Counter("refused_total", "Queries that were answered by a code alone.", count, "code", code)
+	}
+	n.Counter("ignored_total", "Messages that are no queries.", s.Ignored)
+	n.Counter("truncated_total", "Answers that did not fit: the client comes again by TCP.", s.Truncated)
+	n.Counter("limited_total", "Answers above the limits.", s.Omitted, "outcome", "omitted")
+	n.Counter("limited_total", "Answers above the limits.", s.Slipped, "outcome", "slipped")
+	n.Counter("unsent_total", "Answers that the kernel did not take.", s.Unsent)
+	n.Counter("subnet_queries_total", "Queries with a client's subnet that was heeded.", s.Subnets)
+	n.Counter("cookie_queries_total", "Queries with a valid cookie.", s.Cookies)
+	n.Counter("dnssec_queries_total", "Queries for signatures.", s.DNSSEC)
+	n.Counter("transfers_total", "Transfers of zones.", s.Transfers)
+	n.GaugeInt("tcp_connections", "Connections.", s.Connections.Used)
+	n.GaugeInt("tcp_connections_limit", "Connections that there may be.", s.Connections.Limit)
+	n.Counter("tcp_connections_refused_total", "Connections above the limits.", s.ConnectionsRefused)
+	for _, z := range s.Zones {
+		n.Gauge("zone_serial", "Serial of the zone that is served.", float64(z.Serial), "zone", z.Name)
+		n.GaugeInt("zone_records", "Records of the zone.", z.Records, "zone", z.Name)
+		n.Gauge("zone_loaded_timestamp_seconds", "When the zone was read.", float64(z.Loaded.Unix()), "zone", z.Name)
+		n.Yes("zone_stale", "Whether the file has mistakes, and older content is served.", z.Error != "", "zone", z.Name)
+	}
+	for _, v := range s.Services {
+		n.Counter("decisions_total", "Choices of surrogates.", v.Decisions, "service", v.Name)
+		n.Counter("fallbacks_total", "Choices without a usable surrogate.", v.Fallbacks, "service", v.Name)
+	}
+	for _, u := range s.Surrogates {
+		n.Yes("surrogate_up", "Whether the surrogate's checks pass.", u.Up, "surrogate", u.Name)
+		n.Yes("surrogate_in_service", "Whether it is not in maintenance.", u.State == "in-service", "surrogate", u.Name)
+		n.GaugeInt("surrogate_weight", "Weight.", u.Weight, "surrogate", u.Name)
+		n.Counter("surrogate_chosen_total", "Answers with its addresses.", u.Chosen, "surrogate", u.Name)
+	}
+	n.Counter("config_reloads_total", "Reloads of the configuration.", s.Reloads, "result", "ok")
+	n.Counter("config_reloads_total", "Reloads of the configuration.", s.ReloadsFailed, "result", "failed")
+	n.Gauge("config_loaded_timestamp_seconds", "When the configuration was read.", float64(s.Loaded.Unix()))
+	return n
+}

@@ -64,6 +64,7 @@ type Network struct {
 	waiting *waiting
 	jobs    map[paths.Pair]*job // paths that are being installed, with the packets that wait for them
 	repairs map[paths.Pair]time.Time
+	places  map[packet.MAC]topology.Point
 	dirty   map[paths.Key]bool // to be rerouted
 	again   []paths.Pair       // to be installed, as their source has moved
 	gone    []paths.Key        // to be removed
@@ -98,7 +99,7 @@ func New(sw *switches.Server, o Options) *Network {
 	n := &Network{
 		o: o, sw: sw, g: topology.New(o.Rules), table: paths.NewTable(o.Spread),
 		reader: lldp.Reader{Key: o.Key, Age: age}, limits: map[topology.Point]*limits{}, waiting: newWaiting(),
-		jobs: map[paths.Pair]*job{}, repairs: map[paths.Pair]time.Time{}, dirty: map[paths.Key]bool{}, wake: make(chan struct{}, 1),
+		jobs: map[paths.Pair]*job{}, repairs: map[paths.Pair]time.Time{}, dirty: map[paths.Key]bool{}, places: map[packet.MAC]topology.Point{}, wake: make(chan struct{}, 1),
 		ctx: context.Background(),
 	}
 	n.Paths = paths.NewManager(n.table, o.Cache, sw.Commit, n.View)
@@ -222,10 +223,15 @@ func (n *Network) changed(c topology.Change) {
 	for _, h := range c.Gone {
 		n.o.Log.Info("host is gone", "mac", h.MAC.String(), "at", h.At.String())
 		n.table.Forget(h.MAC)
+		delete(n.places, h.MAC)
 		n.gone = append(n.gone, n.table.Keys(h.MAC)...)
 	}
 	for _, h := range c.Hosts {
 		n.o.Log.Info("host is known", "mac", h.MAC.String(), "addresses", h.Addresses, "at", h.At.String())
+		if was, ok := n.places[h.MAC]; ok && was == h.At {
+			continue // with another address
+		}
+		n.places[h.MAC] = h.At
 		n.again = append(n.again, n.table.Forget(h.MAC)...)
 		n.mark(n.table.Keys(h.MAC))
 		n.release(h)

@@ -51,9 +51,10 @@ func (s *Server) roleIs(ctx context.Context, id uint64, c *channel.Conn, role op
 	m.state.Role = role
 	sw := m.copy()
 	s.mu.Unlock()
-	if role == openflow.RoleMaster && s.ready != nil {
-		if err := s.ready(ctx, sw); err != nil {
-			return fmt.Errorf("prepare switch %016x: %w", id, err)
+	if role == openflow.RoleMaster {
+		if err := s.prepare(ctx, sw); err != nil {
+			c.Close() // it connects again
+			return fmt.Errorf("switch %016x: %w", id, err)
 		}
 	}
 	s.tell(Event{Kind: RoleState, Switch: sw})

@@ -134,10 +134,8 @@ func (s *Server) run(ctx context.Context, c *channel.Conn, sw Switch) {
 	log.Info("switch is connected", "id", fmt.Sprintf("%016x", sw.ID), "remote", sw.Remote, "maker", sw.Desc.Manufacturer,
 		"ports", len(sw.Ports), "role", sw.Role.String())
 	err := error(nil)
-	if s.ready != nil && sw.Role != openflow.RoleSlave {
-		if err = s.ready(ctx, sw); err != nil {
-			err = fmt.Errorf("prepare the switch: %w", err)
-		}
+	if sw.Role != openflow.RoleSlave {
+		err = s.prepare(ctx, sw)
 	}
 	if err == nil {
 		s.tell(Event{Kind: Up, Switch: sw})

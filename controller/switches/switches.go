@@ -107,7 +107,7 @@ type Server struct {
 	o        Options
 	handlers []Handler
 	watchers []func(Event)
-	ready    func(ctx context.Context, sw Switch) error
+	ready    []func(ctx context.Context, sw Switch) error
 
 	mu       sync.Mutex
 	all      map[uint64]*member
@@ -149,9 +149,20 @@ func (s *Server) Handle(h ...Handler) { s.handlers = append(s.handlers, h...) }
 // must not wait. It must not be called after Serve.
 func (s *Server) Watch(f func(Event)) { s.watchers = append(s.watchers, f) }
 
-// Ready sets a function that is called when a switch has connected, before its event Up and before its packets are handled: it brings the flow
-// tables to what is wanted. Requests to the switch work in it. If it fails the channel is closed. It must not be called after Serve.
-func (s *Server) Ready(f func(ctx context.Context, sw Switch) error) { s.ready = f }
+// Ready adds a function that is called when a switch has connected, or this controller has become its master, before its event and before its
+// packets are handled: it brings the flow tables to what is wanted. Requests to the switch work in it. If it fails the channel is closed. It must
+// not be called after Serve.
+func (s *Server) Ready(f func(ctx context.Context, sw Switch) error) { s.ready = append(s.ready, f) }
+
+// prepare calls the functions of Ready.
+func (s *Server) prepare(ctx context.Context, sw Switch) error {
+	for _, f := range s.ready {
+		if err := f(ctx, sw); err != nil {
+			return fmt.Errorf("prepare the switch: %w", err)
+		}
+	}
+	return nil
+}
 
 // Counts returns the sums.
 func (s *Server) Counts() Counts {

@@ -68,7 +68,7 @@ func (g *Graph) SeeHost(now time.Time, mac packet.MAC, address netip.Addr, at Po
 	if h.At != at {
 		return g.move(now, h, address, at)
 	}
-	h.Seen = now
+	h.Seen, h.Presumed = now, false
 	if refused := g.answered(mac, netip.Addr{}); refused {
 		g.counts.MovesRefused++
 	}
@@ -93,7 +93,7 @@ func (g *Graph) learn(now time.Time, mac packet.MAC, address netip.Addr, at Poin
 
 // move decides a host that is seen elsewhere.
 func (g *Graph) move(now time.Time, h *Host, address netip.Addr, at Point) (Change, Verdict, Probe) {
-	if old := g.port(h.At); old == nil || !old.Up || g.linked(h.At) {
+	if old := g.port(h.At); old == nil || !old.Up || g.linked(h.At) || h.Presumed {
 		return g.moveTo(now, h, address, at)
 	}
 	key := subject{mac: h.MAC}
@@ -113,7 +113,7 @@ func (g *Graph) moveTo(now time.Time, h *Host, address netip.Addr, at Point) (Ch
 	if old := g.port(h.At); old != nil {
 		old.hosts--
 	}
-	h.At, h.Seen = at, now
+	h.At, h.Seen, h.Presumed = at, now, false
 	g.port(at).hosts++
 	g.counts.Moves++
 	delete(g.probes, subject{mac: h.MAC})
@@ -296,4 +296,38 @@ func (g *Graph) hostsAt(at Point) []*Host {
 	}
 	slices.SortFunc(all, func(a, b *Host) int { return bytes.Compare(a.MAC[:], b.MAC[:]) })
 	return all
+}
+
+// Mature tells whether a port has been up for so long that a switch at its other end would have confirmed a link: what comes in there is then from
+// a host. Before that, packets that another switch forwards could be taken for a host's.
+func (g *Graph) Mature(now time.Time, at Point) bool {
+	p := g.port(at)
+	return p != nil && (p.Edge || now.Sub(p.since) >= g.rules.LinkTimeout)
+}
+
+// Silent returns the probes of hosts that have said nothing for half their life, at most so many. A host whose traffic passes without the
+// controller answers, and stays.
+func (g *Graph) Silent(now time.Time, most int) []Probe {
+	var all []Probe
+	for _, h := range g.Hosts() {
+		if len(all) == most {
+			break
+		}
+		if len(h.Addresses) > 0 && now.Sub(h.Seen) > g.rules.HostTimeout/2 && g.PortUp(h.At) {
+			all = append(all, Probe{h.At, h.MAC, h.Addresses[0]})
+		}
+	}
+	return all
+}
+
+// Presume notes that a host was at a port when another controller ruled. Its first frame corrects that without a question.
+func (g *Graph) Presume(now time.Time, mac packet.MAC, at Point) Change {
+	p := g.port(at)
+	if g.hosts[mac] != nil || mac[0]&1 != 0 || p == nil || !p.Up || g.linked(at) || len(g.hosts) >= g.rules.Hosts || p.hosts >= g.rules.PortHosts {
+		return Change{}
+	}
+	h := &Host{MAC: mac, At: at, Seen: now, Presumed: true}
+	g.hosts[mac] = h
+	p.hosts++
+	return Change{Hosts: []Host{*h}}
 }

@@ -157,3 +157,11 @@ func (g *Graph) PortUp(at Point) bool {
 	p := g.port(at)
 	return p != nil && p.Up
 }
+
+// PortAt returns a port.
+func (g *Graph) PortAt(at Point) (Port, bool) {
+	if p := g.port(at); p != nil {
+		return p.Port, true
+	}
+	return Port{}, false
+}

@@ -54,6 +54,7 @@ type Host struct {
 	Addresses []netip.Addr // sorted
 	At        Point
 	Seen      time.Time
+	Presumed  bool // no frame of it was seen: see Presume
 }
 
 // Rules are the times and bounds of a graph. Zero fields have defaults.

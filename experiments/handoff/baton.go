@@ -55,7 +55,7 @@ func (t *Topology) routerConfig() string {
 func (t *Topology) awaitVIP(p *lab.Process) error {
 	client := t.Client.HTTPClient(time.Second)
 	defer client.CloseIdleConnections()
-	err := lab.Poll(10*time.Second, func() error {
+	err := lab.Poll(30*time.Second, func() error {
 		select {
 		case <-p.Done():
 			return nil

@@ -55,8 +55,8 @@ func newLine(t *testing.T, n int) *line {
 		if out, err := s.node.Exec(context.Background(), path, "forwarder", "cleanup", "-c", s.file); err != nil {
 			t.Errorf("cleanup: %v %s", err, out)
 		}
-		if left, _ := filepath.Glob(fmt.Sprintf("/sys/fs/bpf/baton/forwarder-%s-*", s.name)); len(left) > 0 {
-			t.Errorf("cleanup has left %v", left)
+		if left, err := s.node.Exec(context.Background(), "ls", "/sys/fs/bpf/baton"); err != nil || strings.Contains(left, s.name) {
+			t.Errorf("cleanup has left %s, %v", left, err)
 		}
 	})
 	return s
@@ -256,8 +256,9 @@ func TestForwardersReload(t *testing.T) {
 	if err := s.ping(); err == nil {
 		t.Error("a ping passes a forwarder that was removed")
 	}
-	if _, err := os.Lstat("/sys/fs/bpf/baton/forwarder-" + s.datapath(2)); err == nil {
-		t.Error("a forwarder that was removed has left its attachments")
+	pins, err := s.node.Exec(s.within(), "ls", "/sys/fs/bpf/baton")
+	if err != nil || strings.Contains(pins, s.datapath(2)) || !strings.Contains(pins, s.datapath(1)) {
+		t.Errorf("a forwarder that was removed has left its attachments: %s, %v", pins, err)
 	}
 	s.write(1, 2, 3)
 	s.baton("reload", "-c", s.file)

@@ -135,7 +135,7 @@ func Open(o Options) (_ *Forwarder, err error) {
 	if f.upcalls, err = ringbuf.NewReader(f.objects.Upcalls); err != nil {
 		return nil, fmt.Errorf("read upcalls: %w", err)
 	}
-	return f, f.attach(f.loop.Ifindex, false, f.objects.ForwarderLoop)
+	return f, f.attach(f.loop.Ifindex, false, f.objects.ForwarderIngress)
 }
 
 // program is read once for all forwarders of a process.

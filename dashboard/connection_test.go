@@ -135,5 +135,5 @@ func TestControllerWithSomeTopicsOnly(t *testing.T) {
 	s := newScript(t, state)
 	s.missing = "rates"
 	p := open(t, s, "rates", desk)
-	p.sees("live", "Live sessions 7", "Handoffs 0/s", "se1 214")
+	p.sees("live", "This controller does not report rates.", "Live sessions 7", "Handoffs 0/s", "se1 214")
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"baton/api"
+
 	"github.com/chromedp/chromedp"
 )
 
@@ -43,14 +45,47 @@ func TestScreenshots(t *testing.T) {
 	for _, shot := range shots {
 		t.Run(shot.name, func(t *testing.T) {
 			shot.look.still = true // no arrow that is about to appear
+			charts := *screenshots != "" && (strings.HasPrefix(shot.name, "overview") || shot.name == "rates")
+			if charts {
+				shot.look.before = fast
+			}
 			p := open(t, s, shot.view, shot.look)
 			p.sees(shot.shows)
+			if charts {
+				day(s)
+			}
 			p.until("has data", func() bool { return !strings.Contains(p.text(), "no data") })
 			picture := value(p, chromedp.FullScreenshot(100))
 			if err := os.WriteFile(filepath.Join(folder, shot.name+".png"), picture, 0o644); err != nil {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// fast has five minutes pass in three seconds, until the clock is right: charts show what a page has seen since it was opened.
+const fast = `{
+	const real = Date.now.bind(Date), start = real(), interval = setInterval;
+	Date.now = () => Math.min(real(), start - 300_000 + (real() - start) * 100);
+	window.setInterval = (f, ms) => interval(f, ms === 1000 ? 10 : ms);
+}`
+
+// day sends what changes in that time. It ends with what the scenario has.
+func day(s *script) {
+	list := sessions(time.Now())
+	for i := range 60 {
+		for k, one := range surrogates() {
+			if i < 59 {
+				one.Sessions = max(0, one.Sessions*(30+i+(i*i+7*k)%11)/100)
+			}
+			s.send("surrogates", one)
+		}
+		one := list[i%len(list)]
+		if i < 50 && i%3 == 0 {
+			one.State = api.ControllerClosed
+		}
+		s.send("sessions", one)
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 

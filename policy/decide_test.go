@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -139,6 +140,10 @@ var decisions = []struct {
 	{name: "steering, and nothing is left", text: two + "steer: {praha: 1}\n", query: policy.Query{Client: client("10.11.0.7")}, seen: seen{"se6": {Down: true}},
 		why: []string{"steering of client 10.11.0.0/24: weight 1 of 1 -> site praha", "se6 is down", "praha has no surrogate that can serve: no site is left",
 			"nothing can serve: bypass to origin.example.org"}},
+	{name: "steering of the policy, for a service", text: two + "steer: {praha: 1}\nservices: [{hosts: [a.org], spread: client}]\n", query: policy.Query{Client: client("10.11.0.7"), Host: "a.org"},
+		site: "praha", first: "se6", why: []string{"steering of client 10.11.0.0/24: weight 1 of 1 -> site praha", "only se6 can serve"}},
+	{name: "host that is no name", text: two + "services: [{hosts: ['*.org'], sites: [praha]}]\n", site: "bratislava",
+		query: policy.Query{Client: client("10.11.0.7"), Host: strings.Repeat("a.", 126) + "org"}, why: []string{zone, "hash of / -> FIRST"}},
 	{name: "key", text: two + "spread: key\n", query: policy.Query{Client: client("10.11.0.7"), Sticky: "session-1"}, site: "bratislava",
 		why: []string{zone, "key session-1 -> FIRST"}},
 	{name: "random", text: two + "spread: weight\n", query: policy.Query{Client: client("10.12.0.1"), Random: 1}, site: "wien", first: "se4",
@@ -192,6 +197,39 @@ func TestWant(t *testing.T) {
 		if slices.Contains(names(&d), "se4") {
 			t.Errorf("%d wanted: %v, and se4 is down", want, names(&d))
 		}
+	}
+}
+
+// TestWantWithoutReasons: sites that are only looked at for more surrogates are no spill, and no reason.
+func TestWantWithoutReasons(t *testing.T) {
+	down := seen{"se4": {Down: true}, "se5": {Down: true}}
+	d := parse(t, two).State(nil, down, nil).Explain(&policy.Query{Client: client("10.11.0.7"), Want: 4})
+	if len(d.Choices) != 4 || names(&d)[3] != "se6" || d.Spills != 0 || len(d.Because) != 2 {
+		t.Errorf("%v, %d spills, because %q", names(&d), d.Spills, d.Because)
+	}
+}
+
+// TestMeasuredOrder: by distance the other sites follow by distance, too, unless the site lists who takes its clients.
+func TestMeasuredOrder(t *testing.T) {
+	for text, want := range map[string]string{two: "[se2 se3 se1 se6 se4 se5]", strings.Replace(two, "    capacity: 500\n", "    spill: [wien, praha]\n", 1): "[se2 se3 se1 se4 se5 se6]"} {
+		s := parse(t, text+"spread: nearest\n").State(nil, nil, []policy.Measured{policy.Ranked(netip.MustParsePrefix("192.0.2.0/24"), []string{"se2", "se3", "se1", "se6", "se4", "se5"})})
+		if d := s.Explain(&policy.Query{Client: client("192.0.2.1"), Want: 6}); fmt.Sprint(names(&d)) != want {
+			t.Errorf("%v, want %s", names(&d), want)
+		}
+	}
+}
+
+// TestScope: a client's prefix that chooses the surrogate is a part of the scope.
+func TestScope(t *testing.T) {
+	for more, want := range map[string]int{"": 13, "spread: client\n": 24, "dispersion: 2\nsticky_prefix: {ipv4: 20}\n": 20, "spread: key\n": 24, "spread: nearest\n": 13} {
+		s := parse(t, two+more).State(nil, nil, nil)
+		if d := s.Explain(&policy.Query{Client: client("10.3.0.1")}); d.Scope != want {
+			t.Errorf("%q: scope %d, want %d", more, d.Scope, want)
+		}
+	}
+	s := parse(t, two+"spread: key\n").State(nil, nil, nil)
+	if d := s.Explain(&policy.Query{Client: client("10.3.0.1"), Sticky: "x"}); d.Scope != 13 {
+		t.Errorf("by key: scope %d", d.Scope)
 	}
 }
 

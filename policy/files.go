@@ -65,7 +65,7 @@ func Load(cfg Config, before *Policy) (*Policy, error) {
 		one := loaded{path: path, seen: sign(path)}
 		was := old.loaded[i]
 		have := was.path == path
-		if have && was.seen == one.seen && one.seen != (signature{}) {
+		if have && was.seen == one.seen {
 			one.err = was.err
 			f.keep(i, &old)
 		} else if err := f.read(i, path); err != nil {

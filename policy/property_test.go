@@ -121,13 +121,29 @@ func TestSticky(t *testing.T) {
 			}
 		})
 	}
-	s := one(t, 50, "query: [size]").State(nil, nil, nil)
-	seen := make(map[string]bool)
-	for i := range 50 {
-		seen[names(new(s.Explain(&policy.Query{Path: "/a", RawQuery: fmt.Sprintf("size=%d", i)})))[0]] = true
-	}
-	if len(seen) < 20 {
-		t.Errorf("50 objects of one path are at %d surrogates", len(seen))
+}
+
+// TestSpreadOut: what is a part of an object's name, or of a client's, spreads requests.
+func TestSpreadOut(t *testing.T) {
+	for name, tt := range map[string]struct {
+		more  string
+		query func(i int) policy.Query
+	}{
+		"query":  {"query: [size]", func(i int) policy.Query { return policy.Query{Path: "/a", RawQuery: fmt.Sprintf("size=%d", i)} }},
+		"path":   {"", func(i int) policy.Query { return policy.Query{Path: fmt.Sprint("/", i)} }},
+		"host":   {"", func(i int) policy.Query { return policy.Query{Host: fmt.Sprintf("h%d.example.org", i), Path: "/a"} }},
+		"client": {"spread: client", func(i int) policy.Query { return policy.Query{Client: client(fmt.Sprintf("10.0.%d.1", i))} }},
+		"key":    {"spread: key", func(i int) policy.Query { return policy.Query{Sticky: fmt.Sprint(i)} }},
+	} {
+		s := one(t, 50, tt.more).State(nil, nil, nil)
+		seen := make(map[string]bool)
+		for i := range 50 {
+			q := tt.query(i)
+			seen[names(new(s.Explain(&q)))[0]] = true
+		}
+		if len(seen) < 20 {
+			t.Errorf("%s: 50 requests are at %d surrogates", name, len(seen))
+		}
 	}
 }
 

@@ -13,10 +13,10 @@ import (
 	"io/fs"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 
 	"baton/api"
+	"baton/document"
 )
 
 // Access says who may call, in which role.
@@ -53,24 +53,11 @@ const (
 // ReadTokens reads a file of tokens. Each line has a role, a token and a name; the token is sha256:HASH (64 hexadecimal digits) or the
 // token itself, if nobody but the owner may read the file. The error has all mistakes, a line each.
 func ReadTokens(path string) ([]Token, error) {
-	file, err := os.Open(path)
+	text, mode, err := document.ReadFile(path, maxTokenFile)
 	if err != nil {
 		return nil, fmt.Errorf("tokens: %w", err)
 	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("tokens: %w", err)
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxTokenFile {
-		return nil, fmt.Errorf("tokens: %s is no file of at most %d bytes", path, maxTokenFile)
-	}
-	text := make([]byte, info.Size())
-	n, err := file.Read(text)
-	if err != nil && info.Size() > 0 {
-		return nil, fmt.Errorf("tokens: %w", err)
-	}
-	return parseTokens(path, text[:n], info.Mode())
+	return parseTokens(path, text, mode)
 }
 
 func parseTokens(path string, text []byte, mode fs.FileMode) ([]Token, error) {

@@ -222,3 +222,30 @@ func TestMutualTLS(t *testing.T) {
 		})
 	}
 }
+
+// TestCertificateIsReplaced: connections after a reload see the new certificate.
+func TestCertificateIsReplaced(t *testing.T) {
+	a := newAuthority(t)
+	config := func(serial int64) *tls.Config {
+		return &tls.Config{Certificates: []tls.Certificate{a.issue(func(c *x509.Certificate) {
+			c.IPAddresses, c.SerialNumber = []net.IP{net.IPv4(127, 0, 0, 1)}, big.NewInt(serial)
+		})}}
+	}
+	f := start(t, nil)
+	f.serveOn(t, config(7))
+	serial := func() int64 {
+		c, err := tls.Dial("tcp", f.address, &tls.Config{RootCAs: a.pool()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
+	}
+	if got := serial(); got != 7 {
+		t.Errorf("serial number %d", got)
+	}
+	f.SetTLS(config(8))
+	if got := serial(); got != 8 {
+		t.Errorf("serial number %d after the change", got)
+	}
+}

@@ -8,9 +8,12 @@ import (
 	"baton/api"
 )
 
-// subscriberQueue is how many events may wait for a subscriber before it is cut off. 1,024 events are a second of a busy service, and
-// less than 1 MB.
-const subscriberQueue = 1024
+// What may wait for a subscriber before it is cut off: 1,024 events are a second of a busy service, and less than 1 MB; 8 MiB are eighty
+// large topologies.
+const (
+	subscriberQueue = 1024
+	subscriberBytes = 8 << 20
+)
 
 // Hub distributes events. Publishing never waits: a subscriber whose queue is full is cut off.
 type Hub struct {
@@ -26,7 +29,8 @@ type Hub struct {
 type subscriber struct {
 	topics map[api.ControllerTopic]bool
 	queue  chan []byte // whole messages
-	slow   func()      // called, by a goroutine of its own, when the subscriber is cut off
+	bytes  atomic.Int64
+	slow   func() // called, by a goroutine of its own, when the subscriber is cut off
 }
 
 // topics are all topics and the role that may follow each.
@@ -68,13 +72,24 @@ func (h *Hub) Publish(topic api.ControllerTopic, value any) {
 		if !s.topics[topic] {
 			continue
 		}
-		select {
-		case s.queue <- message:
-		default:
+		if !s.take(message) {
 			h.cut.Add(1)
 			h.drop(s)
 			go s.slow()
 		}
+	}
+}
+
+// take queues a message, and reports whether there was room for it.
+func (s *subscriber) take(message []byte) bool {
+	if s.bytes.Add(int64(len(message))) > subscriberBytes {
+		return false
+	}
+	select {
+	case s.queue <- message:
+		return true
+	default:
+		return false
 	}
 }
 

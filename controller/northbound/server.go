@@ -79,6 +79,7 @@ type Server struct {
 	log     *slog.Logger
 
 	access  atomic.Pointer[Access]
+	tls     atomic.Pointer[tls.Config]
 	methods map[string]call
 	handler http.Handler
 	counts  counts
@@ -175,9 +176,9 @@ func (s *Server) Handler() http.Handler { return s.handler }
 func (s *Server) Serve(ctx context.Context, l net.Listener, encrypted *tls.Config) error {
 	l = netutil.LimitListener(l, s.limits.Sockets)
 	if encrypted != nil {
-		encrypted = encrypted.Clone()
-		encrypted.NextProtos = []string{"http/1.1"} // a WebSocket needs a connection of its own
-		l = tls.NewListener(l, encrypted)
+		s.SetTLS(encrypted)
+		current := func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.tls.Load(), nil }
+		l = tls.NewListener(l, &tls.Config{GetConfigForClient: current, MinVersion: tls.VersionTLS12})
 	}
 	server := &http.Server{
 		Handler: s.handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: 30 * time.Second,
@@ -215,6 +216,13 @@ func (s *Server) Close() {
 	}
 	s.mu.Unlock()
 	s.ended.Wait()
+}
+
+// SetTLS changes the certificates of a listener that has TLS, for connections to come.
+func (s *Server) SetTLS(c *tls.Config) {
+	c = c.Clone()
+	c.NextProtos = []string{"http/1.1"} // a WebSocket needs a connection of its own
+	s.tls.Store(c)
 }
 
 // audit logs a change and who made it, or tried to.

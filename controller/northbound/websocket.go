@@ -301,6 +301,7 @@ func (c *connection) events() {
 		case <-c.ctx.Done():
 			return
 		case message := <-c.sub.queue:
+			c.sub.bytes.Add(-int64(len(message)))
 			if !c.event(message) {
 				c.cancel()
 				return

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -19,9 +20,11 @@ import (
 type Etcd struct {
 	Endpoints          []string
 	Prefix             string      // of the keys; default "/baton/controller/"
-	TLS                *tls.Config // nil: none
+	TLS                *tls.Config // nil: none. The members' certificates have the names of the endpoints
 	Username, Password string
 	Timing             Timing // zero: DefaultTiming
+
+	dial func(ctx context.Context, address string) (net.Conn, error) // nil: from this host
 }
 
 const defaultPrefix = "/baton/controller/"
@@ -37,13 +40,17 @@ func openEtcd(c Etcd) (*etcd, error) {
 	if len(c.Endpoints) == 0 {
 		return nil, errors.New("store: no endpoint of etcd is given: endpoints: [https://10.0.0.1:2379]")
 	}
+	// A member that is back is used within a second; gRPC alone would wait for up to two minutes.
+	options := []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}, MinConnectTimeout: time.Second,
+	})}
+	if c.dial != nil {
+		options = append(options, grpc.WithContextDialer(c.dial))
+	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: c.Endpoints, TLS: c.TLS, Username: c.Username, Password: c.Password, Logger: zap.NewNop(),
 		DialTimeout: openTimeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second, PermitWithoutStream: true,
-		// A member that is back is used within a second; gRPC alone would wait for up to two minutes.
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}, MinConnectTimeout: time.Second,
-		})},
+		DialOptions: options,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("store: etcd at %s: %w", strings.Join(c.Endpoints, ", "), err)
@@ -56,6 +63,9 @@ func openEtcd(c Etcd) (*etcd, error) {
 		e.prefix += "/"
 	}
 	if err := e.checkFormat(c.Endpoints); err != nil {
+		if errors.Is(err, errUnanswered) {
+			err = errors.Join(err, c.diagnose())
+		}
 		return nil, errors.Join(err, client.Close())
 	}
 	return e, nil

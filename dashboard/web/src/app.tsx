@@ -64,12 +64,25 @@ function App() {
 					{title}
 				</h2>
 				{m.status.kind !== "token" &&
-					(m.since > 0 ? <View m={m} view={view} selected={at.selected} /> : <p class="empty">Waiting for the controller …</p>)}
+					(m.since > 0 ? (
+						<>
+							<Missing m={m} view={view} />
+							<View m={m} view={view} selected={at.selected} />
+						</>
+					) : (
+						<p class="empty">Waiting for the controller …</p>
+					))}
 			</main>
 			<Footer m={m} />
 			<Announcer m={m} />
 		</>
 	);
+}
+
+/** Missing says that a view is empty because the controller has nothing to tell, not because nothing happens. */
+function Missing({ m, view }: { m: Model; view: string }) {
+	if (m.status.kind !== "open" || !m.missing.has(view)) return null;
+	return <p class="note warn">This controller does not report {view}.</p>;
 }
 
 function View({ m, view, selected }: { m: Model; view: string; selected: string }) {
@@ -122,8 +135,8 @@ function Connected({ m }: { m: Model }) {
 /** Trouble says what is wrong with the connection, and what happens next. */
 function Trouble({ m }: { m: Model }) {
 	const s = m.status;
-	if (m.paused) return <p class="note">Paused: {plural(store.waiting, "change")} will appear when you go on.</p>;
 	if (s.kind === "token") return <Token why={s.why} />;
+	if (s.kind === "open" && m.paused) return <p class="note">Paused: {plural(store.waiting, "change")} will appear when you go on.</p>;
 	if (s.kind === "open" || (s.kind === "connecting" && m.since === 0)) return null;
 	return (
 		<div class="note warn trouble">

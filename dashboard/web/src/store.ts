@@ -192,7 +192,7 @@ function ratesChanged(m: Model, r: ControllerRates, now: number): void {
 
 /** sample counts what the page sees, once a second. */
 export function sample(m: Model, now: number): void {
-	if (m.status.kind !== "open" || m.paused) return;
+	if (m.status.kind !== "open" || m.paused || m.since === 0) return;
 	const last = m.samples.at(-1);
 	const seconds = last === undefined ? 1 : Math.max(1, (now - last.at) / 1000); // a hidden tab is woken less often
 	const values = new Map<string, number>();

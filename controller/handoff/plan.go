@@ -1,0 +1,363 @@
+package handoff
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"baton/controller/sessions"
+	"baton/openflow"
+	"baton/packet"
+	"baton/splice"
+)
+
+// Priorities of flow entries (the layout of a switch's table).
+const (
+	priorityWatched = 200 // sessions to and from services: to the controller
+	priorityPassed  = 250 // sessions that the request router serves itself: not to the controller
+	priorityHanded  = 300
+	priorityAnswer  = 301 // a surrogate's first packets: to the controller, too
+	prioritySigns   = 310 // SYNs to services, RSTs of surrogates: to the controller
+)
+
+// Cookies of this module's entries: 0xb7, 2, two bytes of zero, and the handoff's number.
+const (
+	cookieBase uint64 = 0xb702 << 48
+	cookieMask uint64 = 0xffff << 48
+)
+
+func cookie(id uint32) uint64 { return cookieBase | uint64(id) }
+
+// Hop is a switch on a path: packets come in at In and leave at Out.
+type Hop struct {
+	Switch  uint64
+	In, Out openflow.PortNo
+}
+
+// Pair is a client's session and the leg that it is joined to, with their numbers from when the request was complete on both.
+type Pair struct {
+	Client, Leg splice.Leg
+	// Router is where the request router is attached.
+	Router sessions.Point
+}
+
+// Mod is a flow mod of a plan.
+type Mod struct {
+	Label  string // "flow mod 2"
+	Switch uint64
+	*openflow.FlowMod
+}
+
+// Plan is the flow mods of a handoff.
+type Plan struct {
+	Access, Core uint64
+	Mods         []Mod
+	ToClient     []openflow.Action // what all of them do with the surrogate's packets
+}
+
+// ErrNoCore: no switch on the path translates sequence numbers.
+var ErrNoCore = errors.New("no switch between client and surrogate has the actions that join sessions")
+
+// Fit returns nil if the sessions can be joined: options that one end may send and the other has not agreed to are not removed.
+func (p Pair) Fit() error {
+	if p.Client.Timestamps != p.Leg.Timestamps {
+		return errors.New("timestamps are used on one of the sessions alone")
+	}
+	if p.Client.SACK != p.Leg.SACK {
+		return errors.New("SACK is used on one of the sessions alone")
+	}
+	return splice.Fit(p.Client, p.Leg)
+}
+
+// Timeouts of the entries, in seconds.
+const (
+	blockSeconds  = 10 // what the router's sockets still say after their reset
+	answerSeconds = 3
+)
+
+// Plan computes the flow mods for a path from the client to the surrogate. core says which switches have the actions; the one that is nearest to
+// the surrogate translates. idle is the time without packets after which the entries end, in seconds.
+func (p Pair) Plan(id uint32, path []Hop, core func(uint64) bool, idle uint16) (*Plan, error) {
+	at := len(path) - 1
+	for at >= 0 && !core(path[at].Switch) {
+		at--
+	}
+	if at < 0 {
+		return nil, ErrNoCore
+	}
+	b := builder{Pair: p, s: splice.New(p.Client, p.Leg), id: id, idle: idle, path: path, core: at}
+	plan := &Plan{Access: path[0].Switch, Core: path[at].Switch, ToClient: whole(&b.s.ToClient)}
+	switch {
+	case at == 0: // one switch is both
+		plan.Mods = b.single()
+	default:
+		plan.Mods = b.double()
+	}
+	if at < len(path)-1 {
+		plan.Mods = append(plan.Mods, b.beyond()...)
+	}
+	plan.Mods = append(plan.Mods,
+		Mod{"flow mod 6", p.Router.Switch, b.block(p.Router, b.back(b.s.ToServer.Match))},
+		Mod{"flow mod 7", p.Router.Switch, b.block(p.Router, b.s.ToServer.Rewrite)})
+	return plan, nil
+}
+
+// builder has what a plan is made of.
+type builder struct {
+	Pair
+	s    splice.Splice
+	id   uint32
+	idle uint16
+	path []Hop
+	core int // index in path
+}
+
+// direct is the direction as it is between the access switch and the core.
+func (b *builder) direct() splice.Tuple { return splice.Tuple{Src: b.Client.Peer, Dst: b.Leg.Peer} }
+
+func (*builder) back(t splice.Tuple) splice.Tuple { return splice.Tuple{Src: t.Dst, Dst: t.Src} }
+
+// mark is the source MAC of the session's packets between the access switch and the core: locally administered, and no host's.
+func mark(id uint32) packet.MAC {
+	m := packet.MAC{0x02, 0xb7}
+	binary.BigEndian.PutUint32(m[2:], id)
+	return m
+}
+
+func (b *builder) add(match openflow.Match, actions ...openflow.Action) *openflow.FlowMod {
+	m := entry(priorityHanded, b.id, match, actions...)
+	m.Idle = b.idle
+	return m
+}
+
+func entry(priority uint16, id uint32, match openflow.Match, actions ...openflow.Action) *openflow.FlowMod {
+	m := openflow.NewFlowMod(openflow.FlowAdd)
+	m.Priority, m.Cookie, m.Match = priority, cookie(id), match
+	if len(actions) > 0 {
+		m.Instructions = []openflow.Instruction{openflow.InstructionApplyActions{Actions: actions}}
+	}
+	return m
+}
+
+func (b *builder) block(at sessions.Point, t splice.Tuple) *openflow.FlowMod {
+	m := entry(priorityHanded, b.id, matches(openflow.Match{}.Port(at.Port), t))
+	m.Idle = blockSeconds
+	return m
+}
+
+// firstBlock is flow mod 1. It ends by itself if the controller does not come back to it.
+func firstBlock(id uint32, at sessions.Point, t splice.Tuple) *openflow.FlowMod {
+	m := entry(priorityHanded, id, matches(openflow.Match{}.Port(at.Port), t))
+	m.Hard = blockSeconds
+	return m
+}
+
+// single is the entries where the access switch is the core forwarder, too.
+func (b *builder) single() []Mod {
+	hop := b.path[0]
+	there := append(whole(&b.s.ToServer), outputFrom(hop.In, hop.Out))
+	here := append(whole(&b.s.ToClient), outputFrom(hop.Out, hop.In))
+	answer := b.add(matches(openflow.Match{}.Port(hop.Out), b.s.ToClient.Match), here...)
+	return []Mod{
+		b.answer(hop.Switch, answer),
+		{"flow mods 2 and 3", hop.Switch, told(answer)},
+		{"flow mods 4 and 5", hop.Switch, told(b.add(matches(openflow.Match{}.Port(hop.In), b.s.ToServer.Match), there...))},
+	}
+}
+
+// double is the entries of an access switch and a core forwarder. If the core is not the surrogate's switch, those between are told the way, so
+// that the packets meet the core whatever path is the shortest for others.
+func (b *builder) double() []Mod {
+	access, core := b.path[0], b.path[b.core]
+	m := mark(b.id)
+	direct := b.direct()
+	two := b.add(matches(openflow.Match{}.Port(core.Out), b.s.ToClient.Match), append(b.toClient(), output(core.In))...)
+	three := append(rewrite(b.back(direct), b.s.ToClient.Rewrite, &b.s.ToClient.SrcMAC, nil), output(access.In))
+	five := append(rewrite(b.s.ToServer.Match, direct, &m, &b.s.ToServer.DstMAC), output(access.Out))
+	mods := []Mod{
+		b.answer(core.Switch, two),
+		{"flow mod 2", core.Switch, told(two)},
+		{"flow mod 4", core.Switch, told(b.add(b.marked(core.In, direct), append(b.toSurrogate(), output(core.Out))...))},
+		{"flow mod 3", access.Switch, b.add(b.marked(access.Out, b.back(direct)), three...)},
+		{"flow mod 5", access.Switch, b.add(matches(openflow.Match{}.Port(access.In), b.s.ToServer.Match), five...)},
+	}
+	if b.core == len(b.path)-1 {
+		return mods
+	}
+	for _, hop := range b.path[1:b.core] {
+		mods = append(mods,
+			Mod{"path to the core", hop.Switch, b.add(b.marked(hop.In, direct), output(hop.Out))},
+			Mod{"path to the client", hop.Switch, b.add(b.marked(hop.Out, b.back(direct)), output(hop.In))})
+	}
+	return mods
+}
+
+// beyond is the entries of the switches between the core and the surrogate, where the session looks like the router's.
+func (b *builder) beyond() (mods []Mod) {
+	for _, hop := range b.path[b.core+1:] {
+		mods = append(mods,
+			Mod{"path to the surrogate", hop.Switch, b.add(matches(openflow.Match{}.Port(hop.In), b.s.ToServer.Rewrite), output(hop.Out))},
+			Mod{"path to the core", hop.Switch, b.add(matches(openflow.Match{}.Port(hop.Out), b.s.ToClient.Match), output(hop.In))})
+	}
+	return mods
+}
+
+// marked matches a direction between the access switch and the core.
+func (b *builder) marked(in openflow.PortNo, t splice.Tuple) openflow.Match {
+	return matches(openflow.Match{}.Port(in).MAC(openflow.FieldEthSrc, mark(b.id)), t)
+}
+
+// answer is flow mod 2 with a copy for the controller, for the surrogate's first packets.
+func (b *builder) answer(at uint64, two *openflow.FlowMod) Mod {
+	a := *two
+	a.Priority, a.Idle, a.Hard = priorityAnswer, 0, answerSeconds
+	actions := two.Instructions[0].(openflow.InstructionApplyActions).Actions
+	copied := append([]openflow.Action{openflow.ActionOutput{Port: openflow.PortController, MaxLen: answerBytes}}, actions...)
+	a.Instructions = []openflow.Instruction{openflow.InstructionApplyActions{Actions: copied}}
+	return Mod{"flow mod 2, with a copy of the first answer", at, &a}
+}
+
+// answerBytes of a packet are enough for its headers.
+const answerBytes = 128
+
+// told has the switch tell when an entry ends.
+func told(m *openflow.FlowMod) *openflow.FlowMod {
+	m.Flags = openflow.FlowSendFlowRem
+	return m
+}
+
+// toSurrogate is flow mod 4 but for the output: what the client says becomes what the router would have said to the surrogate.
+func (b *builder) toSurrogate() []openflow.Action {
+	d := &b.s.ToServer
+	return append(rewrite(b.direct(), d.Rewrite, &d.SrcMAC, nil), translate(d)...)
+}
+
+// toClient is flow mod 2 but for the output: what the surrogate says becomes what the router would have said, but for its address.
+func (b *builder) toClient() []openflow.Action {
+	d := &b.s.ToClient
+	var src *packet.MAC
+	if b.core > 0 {
+		m := mark(b.id)
+		src = &m
+	}
+	return append(rewrite(d.Match, b.back(b.direct()), src, &d.DstMAC), translate(d)...)
+}
+
+// whole is a direction where one switch translates it.
+func whole(d *splice.Direction) []openflow.Action {
+	return append(rewrite(d.Match, d.Rewrite, &d.SrcMAC, &d.DstMAC), translate(d)...)
+}
+
+// rewrite replaces what differs of two tuples, and MACs.
+func rewrite(from, to splice.Tuple, src, dst *packet.MAC) (list []openflow.Action) {
+	set := func(m openflow.Match) { list = append(list, openflow.ActionSetField{Field: m}) }
+	address := func(f4, f6 openflow.Field, a netip.Addr) {
+		if a.Is4() {
+			set(openflow.Match{}.Addr(f4, a))
+		} else {
+			set(openflow.Match{}.Addr(f6, a))
+		}
+	}
+	if from.Src.Addr() != to.Src.Addr() {
+		address(openflow.FieldIPv4Src, openflow.FieldIPv6Src, to.Src.Addr())
+	}
+	if from.Dst.Addr() != to.Dst.Addr() {
+		address(openflow.FieldIPv4Dst, openflow.FieldIPv6Dst, to.Dst.Addr())
+	}
+	if from.Src.Port() != to.Src.Port() {
+		set(openflow.Match{}.Uint(openflow.FieldTCPSrc, uint64(to.Src.Port())))
+	}
+	if from.Dst.Port() != to.Dst.Port() {
+		set(openflow.Match{}.Uint(openflow.FieldTCPDst, uint64(to.Dst.Port())))
+	}
+	if src != nil {
+		set(openflow.Match{}.MAC(openflow.FieldEthSrc, *src))
+	}
+	if dst != nil {
+		set(openflow.Match{}.MAC(openflow.FieldEthDst, *dst))
+	}
+	return list
+}
+
+// translate is equations 1 to 4 in a direction, where both requests are in the numbers already, and the same for timestamps and windows.
+func translate(d *splice.Direction) []openflow.Action {
+	list := []openflow.Action{openflow.ActionIncSeq{By: d.DeltaSeq}, openflow.ActionIncAck{By: d.DeltaAck}}
+	if d.SACK == splice.Keep {
+		list = append(list, openflow.ActionIncSACK{By: d.DeltaAck})
+	}
+	if d.Timestamps == splice.Keep {
+		list = append(list, openflow.ActionIncTSval{By: d.DeltaTSval}, openflow.ActionIncTSecr{By: d.DeltaTSecr})
+	}
+	if d.Window.Sender != d.Window.Receiver {
+		list = append(list, openflow.ActionRescaleWindow{Sender: d.Window.Sender, Advertised: d.Window.Receiver})
+	}
+	return list
+}
+
+// matches adds the packets of a direction to a match. Fields of the frame come first.
+func matches(m openflow.Match, t splice.Tuple) openflow.Match {
+	m = family(m, t.Src.Addr()).Uint(openflow.FieldIPProto, uint64(packet.ProtocolTCP))
+	m = to(from(m, t.Src.Addr()), t.Dst.Addr())
+	return m.Uint(openflow.FieldTCPSrc, uint64(t.Src.Port())).Uint(openflow.FieldTCPDst, uint64(t.Dst.Port()))
+}
+
+func family(m openflow.Match, a netip.Addr) openflow.Match {
+	if a.Is4() {
+		return m.Uint(openflow.FieldEthType, uint64(packet.EtherTypeIPv4))
+	}
+	return m.Uint(openflow.FieldEthType, uint64(packet.EtherTypeIPv6))
+}
+
+func from(m openflow.Match, a netip.Addr) openflow.Match {
+	if a.Is4() {
+		return m.Addr(openflow.FieldIPv4Src, a)
+	}
+	return m.Addr(openflow.FieldIPv6Src, a)
+}
+
+func to(m openflow.Match, a netip.Addr) openflow.Match {
+	if a.Is4() {
+		return m.Addr(openflow.FieldIPv4Dst, a)
+	}
+	return m.Addr(openflow.FieldIPv6Dst, a)
+}
+
+func output(port openflow.PortNo) openflow.Action {
+	return openflow.ActionOutput{Port: port, MaxLen: openflow.MaxLenNoBuffer}
+}
+
+// outputFrom is output where both ends may be behind one port.
+func outputFrom(in, out openflow.PortNo) openflow.Action {
+	if in == out {
+		return output(openflow.PortInPort)
+	}
+	return output(out)
+}
+
+// remove deletes the entries of a handoff.
+func remove(id uint32) *openflow.FlowMod {
+	m := openflow.NewFlowMod(openflow.FlowDelete)
+	m.Table, m.Cookie, m.CookieMask = openflow.TableAll, cookie(id), ^uint64(0)
+	return m
+}
+
+// strictly deletes one entry.
+func strictly(e *openflow.FlowMod) *openflow.FlowMod {
+	m := openflow.NewFlowMod(openflow.FlowDeleteStrict)
+	m.Priority, m.Match = e.Priority, e.Match
+	return m
+}
+
+// bySwitch groups mods.
+func bySwitch(mods []Mod) map[uint64][]openflow.Message {
+	all := map[uint64][]openflow.Message{}
+	for _, m := range mods {
+		all[m.Switch] = append(all[m.Switch], m.FlowMod)
+	}
+	return all
+}
+
+func (m Mod) String() string { return fmt.Sprintf("%s at %016x", m.Label, m.Switch) }
+
+func tupleOf(w sessions.Way) splice.Tuple { return splice.Tuple{Src: w.From, Dst: w.To} }

@@ -1,0 +1,129 @@
+package northbound
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/netip"
+	"net/url"
+
+	"baton/document"
+)
+
+// Settings are the northbound's keys of a configuration.
+type Settings struct {
+	Listen       netip.AddrPort
+	Open         bool
+	Tokens       string          // file
+	Certificates map[string]Role // by a name of the client's certificate
+	TLS          TLS             // zero: none
+	Names        []string
+	Origins      []string
+}
+
+// TLS names files.
+type TLS struct {
+	Certificate, Key string
+	Authorities      string // of clients' certificates; "": clients have none
+}
+
+// most bounds lists in a configuration.
+const most = 1000
+
+// Decode decodes the mapping of a northbound.
+func Decode(d *document.Decoder, path string, n *document.Node) Settings {
+	s := Settings{Certificates: map[string]Role{}}
+	d.Fields(path, n, []document.Key{
+		{Name: "listen", Decode: func(path string, n *document.Node) { s.Listen = d.ListenAddrPort(path, n) }},
+		{Name: "open", Decode: func(path string, n *document.Node) { s.Open = d.Boolean(path, n) }},
+		{Name: "tokens", Decode: func(path string, n *document.Node) { s.Tokens = d.FilePath(path, n) }},
+		{Name: "certificates", Decode: func(path string, n *document.Node) {
+			d.AtMost(path, n, most)
+			d.Entries(path, n, func(at, name string, n *document.Node) {
+				word := d.Choice(at, n, "is no role", "viewer", "router", "operator")
+				if role, err := ParseRole(word); err == nil {
+					s.Certificates[name] = role
+				}
+			})
+		}},
+		{Name: "tls", Decode: func(path string, n *document.Node) {
+			d.Fields(path, n, []document.Key{
+				{Name: "certificate", Decode: func(path string, n *document.Node) { s.TLS.Certificate = d.FilePath(path, n) }},
+				{Name: "key", Decode: func(path string, n *document.Node) { s.TLS.Key = d.FilePath(path, n) }},
+				{Name: "authorities", Decode: func(path string, n *document.Node) { s.TLS.Authorities = d.FilePath(path, n) }},
+			})
+			d.Require(path, n, "certificate", "key")
+		}},
+		{Name: "names", Decode: func(path string, n *document.Node) {
+			d.AtMost(path, n, most)
+			s.Names = document.Distinct(d, path, n, d.Text)
+		}},
+		{Name: "origins", Decode: func(path string, n *document.Node) {
+			d.AtMost(path, n, most)
+			s.Origins = document.Distinct(d, path, n, func(path string, n *document.Node) string { return origin(d, path, n) })
+		}},
+	})
+	d.Require(path, n, "listen")
+	return s
+}
+
+func origin(d *document.Decoder, path string, n *document.Node) string {
+	text := d.Text(path, n)
+	u, err := url.Parse(text)
+	if d.Err() == nil && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.Scheme+"://"+u.Host != text) {
+		d.WrongText(n, path, text, "is not the origin of a page", "https://noc.example.net")
+	}
+	return text
+}
+
+// Check refuses settings that do not go together, and files that cannot be read: it is a check of the whole document.
+func (s Settings) Check(d *document.Decoder, path string) {
+	if !s.Listen.IsValid() {
+		return
+	}
+	if len(s.Certificates) > 0 && s.TLS.Authorities == "" {
+		d.Refuse(document.Join(path, "certificates"), "need the authorities that clients' certificates are signed by", "tls: {authorities: ...}")
+	}
+	access, encrypted, err := s.Load()
+	if err != nil {
+		d.Refuse(path, err.Error(), "")
+		return
+	}
+	warning, err := access.Check(s.Listen, encrypted != nil)
+	if err != nil {
+		d.Refuse(path, err.Error(), "")
+	}
+	if warning != "" {
+		d.Warn(d.Place(path), path, warning)
+	}
+}
+
+// Load reads the files: who may call, and the TLS of the listener, nil without it.
+func (s Settings) Load() (Access, *tls.Config, error) {
+	access := Access{Open: s.Open, Certificates: s.Certificates}
+	var err error
+	if s.Tokens != "" {
+		if access.Tokens, err = ReadTokens(s.Tokens); err != nil {
+			return access, nil, err
+		}
+	}
+	if s.TLS.Certificate == "" {
+		return access, nil, nil
+	}
+	pair, err := document.ReadKeyPair(s.TLS.Certificate, s.TLS.Key)
+	if err != nil {
+		return access, nil, fmt.Errorf("tls: %w", err)
+	}
+	encrypted := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	if s.TLS.Authorities != "" {
+		all, err := document.ReadCertificates(s.TLS.Authorities)
+		if err != nil {
+			return access, nil, fmt.Errorf("tls: %w", err)
+		}
+		encrypted.ClientAuth, encrypted.ClientCAs = tls.VerifyClientCertIfGiven, x509.NewCertPool()
+		for _, c := range all {
+			encrypted.ClientCAs.AddCert(c)
+		}
+	}
+	return access, encrypted, nil
+}

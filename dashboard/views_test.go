@@ -115,6 +115,10 @@ func TestTopologyShowsStatesAndPath(t *testing.T) {
 	s.send("topology", cut)
 	p.sees("✕ down", "The topology has no path between the ends of this session.")
 	p.until("draws the lost link", func() bool { return eval[int](p, `document.querySelectorAll(".network g.lost").length`) == 1 })
+	lonely := line(3, now)
+	lonely.Hosts[6].At.Switch = "00000000000000ff"
+	s.send("topology", lonely)
+	p.sees("1 host at switches that are not known: se3")
 	s.send("topology", line(3, now))
 	p.sees("Shortest path")
 	p.until("forgets the lost link", func() bool { return eval[int](p, `document.querySelectorAll(".network g.lost").length`) == 0 })

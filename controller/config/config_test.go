@@ -51,7 +51,7 @@ func TestMistakes(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"empty", "", "listen is needed"},
 		{"no listener", "name: a", "listen"},
-		{"no method", `listen: {openflow: ["0.0.0.0:6653"]}`, "1:20: listen.openflow[0]: \"0.0.0.0:6653\" is not the place of a listener (tcp:"},
+		{"no method", `listen: {openflow: ["0.0.0.0:6653"]}`, "1:21: listen.openflow[0]: \"0.0.0.0:6653\" is not the place of a listener (tcp:"},
 		{"no port", `listen: {openflow: ["tcp:0.0.0.0"]}`, "listen.openflow[0]"},
 		{"relative socket", `listen: {openflow: ["unix:of.sock"]}`, "is not the absolute path"},
 		{"TLS without files", `listen: {openflow: ["tls:0.0.0.0:6653"]}`, "tls: is missing"},

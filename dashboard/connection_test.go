@@ -137,3 +137,13 @@ func TestControllerWithSomeTopicsOnly(t *testing.T) {
 	p := open(t, s, "rates", desk)
 	p.sees("live", "This controller does not report rates.", "Live sessions 7", "Handoffs 0/s", "se1 214")
 }
+
+func TestOneBrokenViewLeavesTheOthers(t *testing.T) {
+	state := scenario(time.Now())
+	state["decisions"] = []map[string]any{{"time": time.Now(), "because": 3}}
+	s := newScript(t, state)
+	p := open(t, s, "decisions", desk)
+	p.sees("This view cannot show what the controller has sent")
+	p.click("Handoffs")
+	p.sees("Handoff 17")
+}

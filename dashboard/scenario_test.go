@@ -121,16 +121,18 @@ func steps() []api.ControllerStep {
 	add(40*µs, "call", "router", "controller", "getmatchingsess")
 	add(30*µs, "call", "controller", "router", "leg 10.0.0.10:20002")
 	add(60*µs, "call", "router", "controller", "setrequestsize 82")
-	add(50*µs, "packet", "router", "controller", "GET /gallery/12.jpg")
+	add(50*µs, "packet", "router", "controller", "request, 82 bytes")
 	add(40*µs, "flow-mod", "controller", "core", "flow mod 2")
 	add(5*µs, "flow-mod", "controller", "access", "flow mod 3")
 	add(5*µs, "flow-mod", "controller", "core", "flow mod 4")
 	add(5*µs, "flow-mod", "controller", "access", "flow mod 5")
-	add(5*µs, "flow-mod", "controller", "core", "flow mods 6 and 7")
+	add(5*µs, "flow-mod", "controller", "core", "flow mod 6")
+	add(5*µs, "flow-mod", "controller", "core", "flow mod 7")
 	add(180*µs, "barrier", "core", "controller", "barrier reply")
-	add(20*µs, "packet-out", "controller", "surrogate", "GET /gallery/12.jpg")
-	add(310*µs, "packet", "surrogate", "client", "200 OK")
-	add(60*µs, "packet-out", "controller", "router", "RST of both sessions")
+	add(20*µs, "packet-out", "controller", "surrogate", "request, 82 bytes")
+	add(310*µs, "packet", "surrogate", "client", "acknowledgement")
+	add(60*µs, "packet-out", "controller", "router", "RST of the client's session")
+	add(10*µs, "packet-out", "controller", "router", "RST of the leg")
 	return all
 }
 

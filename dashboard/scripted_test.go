@@ -26,6 +26,9 @@ type script struct {
 	address string
 	server  *http.Server
 
+	faults  sync.Mutex
+	stopped bool // faults do not count any more
+
 	mu       sync.Mutex
 	token    string // demanded, unless empty
 	role     string // of every caller
@@ -58,6 +61,9 @@ func (s *script) start() {
 		s.t.Fatal(err)
 	}
 	s.address = listener.Addr().String()
+	s.faults.Lock()
+	s.stopped = false
+	s.faults.Unlock()
 	page := Handler()
 	s.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -73,18 +79,30 @@ func (s *script) start() {
 	})}
 	go func(server *http.Server) {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			s.t.Error(err)
+			s.fault("%v", err)
 		}
 	}(s.server)
 }
 
 // stop ends the controller as a killed process ends.
 func (s *script) stop() {
+	s.faults.Lock()
+	s.stopped = true
+	s.faults.Unlock()
 	_ = s.server.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.clients {
 		_ = c.CloseNow()
+	}
+}
+
+// fault fails the test, unless the controller has been stopped.
+func (s *script) fault(format string, arguments ...any) {
+	s.faults.Lock()
+	defer s.faults.Unlock()
+	if !s.stopped {
+		s.t.Errorf(format, arguments...)
 	}
 }
 
@@ -112,7 +130,7 @@ func (s *script) accept(w http.ResponseWriter, r *http.Request) {
 	}
 	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{"jsonrpc"}})
 	if err != nil {
-		s.t.Error(err)
+		s.fault("%v", err)
 		return
 	}
 	defer func() { _ = c.CloseNow() }()
@@ -136,7 +154,7 @@ func (s *script) answer(c *websocket.Conn, message []byte) {
 		Params json.RawMessage `json:"params"`
 	}
 	if err := json.Unmarshal(message, &call); err != nil {
-		s.t.Errorf("the page sent %q: %v", message, err)
+		s.fault("the page sent %q: %v", message, err)
 		return
 	}
 	s.mu.Lock()
@@ -168,7 +186,7 @@ func (s *script) call(c *websocket.Conn, method string, text json.RawMessage) (a
 	}
 	var p params
 	if err := json.Unmarshal(text, &p); err != nil {
-		s.t.Errorf("%s has the parameters %s: %v", method, text, err)
+		s.fault("%s has the parameters %s: %v", method, text, err)
 	}
 	switch method {
 	case "subscribe":
@@ -190,7 +208,7 @@ func (s *script) call(c *websocket.Conn, method string, text json.RawMessage) (a
 		rest := s.sessions[at+1:]
 		return rest[:min(p.Limit, len(rest))], nil
 	}
-	s.t.Errorf("the page called %q", method)
+	s.fault("the page called %q", method)
 	return nil, &refusal{-32601, "no such call"}
 }
 
@@ -224,14 +242,14 @@ func (s *script) changed(asked change) api.ControllerSurrogate {
 		}
 		return list[i]
 	}
-	s.t.Errorf("the page changed %q, which does not exist", asked.Name)
+	s.fault("the page changed %q, which does not exist", asked.Name)
 	return api.ControllerSurrogate{}
 }
 
 func (s *script) write(c *websocket.Conn, message any) {
 	text, err := json.Marshal(message)
 	if err != nil {
-		s.t.Error(err)
+		s.fault("%v", err)
 		return
 	}
 	_ = c.Write(context.Background(), websocket.MessageText, text) // the page may be gone

@@ -1,5 +1,5 @@
-import { render } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { Component, type ComponentChildren, render } from "preact";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { clock, plural, zone } from "./format.ts";
 import { Badge } from "./parts.tsx";
 import { connection, link, now, start, store, useModel, usePlace } from "./state.ts";
@@ -29,7 +29,7 @@ function App() {
 	const heading = useRef<HTMLHeadingElement>(null);
 	const first = useRef(true);
 	const title = views[view] ?? "";
-	useEffect(() => {
+	useLayoutEffect(() => {
 		document.title = `${title} – Baton controller`;
 		if (!first.current) heading.current?.focus(); // a keyboard and a screen reader go on where the new view begins
 		first.current = false;
@@ -67,7 +67,9 @@ function App() {
 					(m.since > 0 ? (
 						<>
 							<Missing m={m} view={view} />
-							<View m={m} view={view} selected={at.selected} />
+							<Guard key={view}>
+								<View m={m} view={view} selected={at.selected} />
+							</Guard>
 						</>
 					) : (
 						<p class="empty">Waiting for the controller …</p>
@@ -77,6 +79,24 @@ function App() {
 			<Announcer m={m} />
 		</>
 	);
+}
+
+/** Guard keeps the rest of the page alive when a view cannot draw what the controller has sent. */
+class Guard extends Component<{ children: ComponentChildren }, { failure?: string }> {
+	override state: { failure?: string } = {};
+
+	static override getDerivedStateFromError(e: unknown) {
+		return { failure: String(e) };
+	}
+
+	override render() {
+		if (this.state.failure === undefined) return this.props.children;
+		return (
+			<p class="failure" role="alert">
+				This view cannot show what the controller has sent: {this.state.failure}
+			</p>
+		);
+	}
 }
 
 /** Missing says that a view is empty because the controller has nothing to tell, not because nothing happens. */
@@ -165,7 +185,7 @@ function Countdown({ until }: { until: number }) {
 function Token({ why }: { why: string }) {
 	const [token, setToken] = useState("");
 	const input = useRef<HTMLInputElement>(null);
-	useEffect(() => input.current?.focus(), []);
+	useLayoutEffect(() => input.current?.focus(), []);
 	return (
 		<form
 			class="panel token"

@@ -34,7 +34,6 @@ export interface Wire {
 export interface Drawing {
 	cells: Map<string, Cell>;
 	wires: Wire[];
-	loose: ControllerHost[]; // at a switch that is not known
 	width: number;
 	height: number;
 	gapY: number;
@@ -146,8 +145,7 @@ export function draw(t: ControllerTopology, width: number): Drawing {
 	const cells = cellsOf(t);
 	const clients = new Set((t.hosts ?? []).filter((h) => h.kind === "client").map((h) => h.at.switch));
 	const fit = Math.max(1, Math.floor((width - 2 * size.margin + size.gapX) / (size.width + size.gapX)));
-	const loose = (t.hosts ?? []).filter((h) => !cells.has(h.at.switch));
-	const drawing: Drawing = { cells, wires: [], loose, width: 0, height: size.margin, gapY: styleOf(t).gapY };
+	const drawing: Drawing = { cells, wires: [], width: 0, height: size.margin, gapY: styleOf(t).gapY };
 	const left = new Set(g.keys());
 	let row = 0;
 	for (const id of g.keys()) {

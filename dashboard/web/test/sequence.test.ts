@@ -22,6 +22,13 @@ test("arrows are below each other and inside of the width", () => {
 	}
 });
 
+test("lanes are in the order of the network", () => {
+	const paper = ["client", "access", "core", "controller", "router", "surrogate"];
+	assert.deepEqual(arrange([], 900).names, paper);
+	const far = arrange([step("controller", "router's switch"), step("switch", "controller")], 900).names;
+	assert.deepEqual(far, ["client", "access", "switch", "core", "router's switch", "controller", "router", "surrogate"]);
+});
+
 test("no more lanes than a reader can follow", () => {
 	const many = Array.from({ length: 50 }, (_, i) => step(`p${i}`, "client"));
 	assert.equal(arrange(many, 900).names.length, 12);
@@ -30,6 +37,8 @@ test("no more lanes than a reader can follow", () => {
 test("steps have a meaning where the paper gives one", () => {
 	assert.match(meaning(step("controller", "core", "flow mod 2", "flow-mod")), /surrogate → client/);
 	assert.match(meaning(step("router", "controller", "setrequestsize 78", "call")), /size/);
+	assert.match(meaning(step("controller", "core", "flow mods 6 and 7", "flow-mod")), /router → client; blocks request router → surrogate/);
+	assert.match(meaning(step("controller", "core", "flow mod 2, with a copy of the first answer", "flow-mod")), /surrogate → client/);
 	assert.equal(meaning(step("client", "router", "SYN")), "");
 });
 

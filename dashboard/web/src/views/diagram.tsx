@@ -62,10 +62,10 @@ function Lanes({ s, height }: { s: Sequence; height: number }) {
 			)}
 			{s.names.map((name, i) => {
 				const x = s.x[i] ?? 0;
-				const half = s.narrow ? 36 : 46;
+				const text = short(name, s.narrow ? 11 : 16);
+				const half = s.narrow ? 36 : Math.max(46, 4 * text.length + 6);
 				const left = Math.max(1, Math.min(x - half, s.width - 2 * half - 1));
 				const y = s.narrow && i % 2 === 1 ? 32 : 8; // narrow lanes have names at two heights
-				const text = short(name, 12);
 				return (
 					<g key={name}>
 						<path class="lane" d={`M${x} ${y + 24}V${height}`} />

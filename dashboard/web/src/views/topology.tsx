@@ -43,6 +43,7 @@ export function Topology({ m, selected }: { m: Model; selected: string }) {
 			)}
 			<div class="panel">
 				<Network m={m} path={path} node={node} choose={setNode} />
+				<Loose m={m} />
 				<Legend />
 			</div>
 			{chosen && <SwitchDetails m={m} s={chosen} close={() => setNode("")} />}
@@ -304,6 +305,20 @@ function HostSign({ kind }: { kind: string }) {
 		default:
 			return <circle class="sign client" cx={27} cy={13} r={6} />;
 	}
+}
+
+/** Loose are hosts that cannot be drawn, as their switch is not known. */
+function Loose({ m }: { m: Model }) {
+	const known = new Set((m.topology.switches ?? []).map((s) => s.id));
+	const hosts = (m.topology.hosts ?? []).filter((h) => !known.has(h.at.switch));
+	if (hosts.length === 0) return null;
+	const named = hosts.slice(0, 10).map(hostName).join(", ");
+	return (
+		<p class="muted break">
+			{plural(hosts.length, "host")} at switches that are not known: {named}
+			{hosts.length > 10 && " …"}
+		</p>
+	);
 }
 
 function Legend() {

@@ -295,9 +295,9 @@ func reset(s *sessions.Session, toOther bool) []byte {
 	return packet.Build(packet.Spec{SrcMAC: from.MAC, DstMAC: to.MAC, Src: w.From, Dst: w.To, Seq: seq, Ack: to.Next, Flags: packet.RST | packet.ACK})
 }
 
-// toClient passes a packet of the surrogate on as its entries would have done. The lock is held.
+// toClient passes a packet of the surrogate on as flow mod 2 would have done. The lock is held.
 func (m *Manager) toClient(h *handoff, f packet.Frame) {
-	m.out(h.client.Opener.At, f.Bytes, h.plan.ToClient...)
+	m.send(h.plan.Core, &openflow.PacketOut{Buffer: openflow.NoBuffer, InPort: openflow.PortController, Actions: h.plan.ToClient, Data: f.Bytes})
 }
 
 // undo gives a session back to the request router, which serves the client itself.

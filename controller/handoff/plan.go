@@ -53,7 +53,7 @@ type Mod struct {
 type Plan struct {
 	Access, Core uint64
 	Mods         []Mod
-	ToClient     []openflow.Action // what all of them do with the surrogate's packets
+	ToClient     []openflow.Action // what the core does with the surrogate's packets
 }
 
 // ErrNoCore: no switch on the path translates sequence numbers.
@@ -90,13 +90,14 @@ func (p Pair) Plan(id uint32, path []Hop, core func(uint64) bool, idle uint16, p
 		return nil, ErrNoCore
 	}
 	b := builder{Pair: p, s: splice.New(p.Client, p.Leg), id: id, idle: idle, path: path, core: at, pin: pin || at < len(path)-1}
-	plan := &Plan{Access: path[0].Switch, Core: path[at].Switch, ToClient: whole(&b.s.ToClient)}
+	plan := &Plan{Access: path[0].Switch, Core: path[at].Switch}
 	switch {
 	case at == 0: // one switch is both
 		plan.Mods = b.single()
 	default:
 		plan.Mods = b.double()
 	}
+	plan.ToClient = plan.Mods[1].Instructions[0].(openflow.InstructionApplyActions).Actions // flow mod 2
 	if at < len(path)-1 {
 		plan.Mods = append(plan.Mods, b.beyond()...)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
@@ -79,6 +80,7 @@ type scene struct {
 	nodes  map[string]*lab.Host      // the switches
 	at     map[string]*lab.Interface // of client, router and surrogates
 	log    *slog.Logger
+	id     string // of the forwarders' names, which are one machine's
 
 	sw      *switches.Server
 	network *network.Network
@@ -106,7 +108,7 @@ type setup struct {
 func newScene(t *testing.T, o setup) *scene {
 	t.Helper()
 	l := lab.New(t)
-	s := &scene{Lab: l, t: t, at: map[string]*lab.Interface{}, nodes: map[string]*lab.Host{}}
+	s := &scene{id: fmt.Sprintf("%x", rand.Uint32()>>4), Lab: l, t: t, at: map[string]*lab.Interface{}, nodes: map[string]*lab.Host{}}
 	s.log = slog.New(slog.NewTextHandler(&testWriter{t: t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	none := lab.LinkOptions{NoOffloads: true} // as Open vSwitch's userspace datapath needs
 	lossy := none
@@ -231,7 +233,7 @@ func (s *scene) startBaton(name string, id int, ports ...string) {
 	s.must(err)
 	file := filepath.Join(s.Dir(), name+".yaml")
 	text := fmt.Sprintf("name: %s-%d\nports: [%s]\ndatapath_id: %d\ncontrollers: [\"tcp:%s\"]\nretry: {min: 50ms, max: 200ms}\ncontrol: %s\n",
-		filepath.Base(s.Dir()), id, strings.Join(ports, ", "), id, endpoint, file+".sock")
+		s.id, id, strings.Join(ports, ", "), id, endpoint, file+".sock")
 	s.must(os.WriteFile(file, []byte(text), 0o600))
 	p, err := s.nodes[name].Start(lab.Program{Path: path, Args: []string{"forwarder", "run", "-c", file}, Name: "forwarder"})
 	s.must(err)

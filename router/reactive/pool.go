@@ -174,6 +174,7 @@ func (p *Pool) open(ctx context.Context, to netip.AddrPort, n *supply) error {
 		conn.Close()
 		return ctx.Err()
 	}
+	_ = l.SetReadDeadline(time.Now().Add(p.o.MaxAge)) // before Take can set another
 	p.legs[l.key] = l
 	n.idle++
 	p.opened++
@@ -184,7 +185,6 @@ func (p *Pool) open(ctx context.Context, to netip.AddrPort, n *supply) error {
 // watch is an idle leg until it is taken, too old, or closed by the surrogate.
 func (p *Pool) watch(l *leg, n *supply) {
 	defer close(l.done)
-	_ = l.SetReadDeadline(time.Now().Add(p.o.MaxAge))
 	var b [1]byte
 	_, _ = l.Read(b[:]) // an idle leg has nothing to say: whatever this returns, the leg is idle no more
 	p.mu.Lock()

@@ -99,7 +99,7 @@ func pair(r *rand.Rand, six bool) handoff.Pair {
 // segment is a random packet of a session.
 func segment(r *rand.Rand, src, dst netip.AddrPort, from, to packet.MAC, l splice.Leg) []byte {
 	s := packet.Spec{SrcMAC: from, DstMAC: to, Src: src, Dst: dst, Seq: packet.Seq(r.Uint32()), Ack: packet.Seq(r.Uint32()),
-		Flags: packet.Flags(r.Uint32()) &^ (packet.SYN | packet.URG), Window: uint16(r.Uint32()), DontFragment: true, ID: uint16(r.Uint32()), TOS: uint8(r.Uint32())}
+		Flags: packet.Flags(r.Uint32())&^(packet.SYN|packet.URG) | packet.ACK, Window: uint16(r.Uint32()), DontFragment: true, ID: uint16(r.Uint32()), TOS: uint8(r.Uint32())}
 	if l.Timestamps {
 		s.Options = s.Options.AppendNOP(r.IntN(3)).AppendTimestamps(r.Uint32(), r.Uint32())
 	}

@@ -64,11 +64,12 @@ func TestEverythingArrives(t *testing.T) {
 		Interfaces: []RouterInterface{{"eth0", true, ""}},
 		VIPs:       []RouterVIP{{netip.MustParseAddrPort("[2001:db8::9]:443"), "handoff", "http", true, 2, "hold", []RouterCertificate{{File: "/a.pem"}}}},
 		Pools: []RouterPool{{"video", "hash", "safe", []netip.Addr{netip.MustParseAddr("10.2.1.1")}, []RouterSurrogate{{
-			Name: "s1", Address: netip.MustParseAddrPort("10.2.1.2:80"), Weight: 3, Phase: "up", Up: true, Draining: true,
+			Name: "s1", Address: netip.MustParseAddrPort("10.2.1.2:80"), Weight: 3, Origin: "api", Priority: 1, Changed: []string{"weight"}, Leaving: true, Phase: "up", Up: true, Draining: true,
 			Since: time.Unix(3, 0).UTC(), LastError: "status 500", Proxied: "on 127.0.0.1", Sessions: 4, IdleLegs: 16,
 			OpeningLegs: 5, LegsMode: "on-demand", LegsReason: "closes", Handoffs: 6, Recycled: 7, Failed: 8, BytesTo: 9, BytesFrom: 10,
 			Certificates: []RouterCertificate{{"", "www.test", []string{"*.test"}, time.Unix(4, 0).UTC(), "h2", []string{"expires"}}},
-		}}}},
+		}}, []RouterSource{{"dns web.test:80", true, 2, time.Unix(5, 0).UTC(), time.Unix(6, 0).UTC(), "timeout", map[string]uint64{"timeout": 1}, 3}}}},
+		LeftOut: []string{"x"}, Changes: []RouterChange{{Surrogate: "s9", Pool: "video", Address: netip.MustParseAddrPort("10.2.1.9:80"), Leaving: true}}, Merges: 4, MergesFailed: 1,
 		Overlaps: []RouterOverlap{{netip.MustParseAddrPort("[2001:db8::9]:443"), "video", "shop", []string{"*.test"}}}, Warnings: []string{"router.yaml:1:1: x"},
 		Sessions: 5, Limit: 100, Packets: map[string]uint64{"forwarded": 3},
 	}

@@ -27,6 +27,9 @@ type ForwarderStatus struct {
 	MicroflowsHit uint64            `json:"microflows_hit"` // packets of bound flows served by its first level
 	UpcallsLost   uint64            `json:"upcalls_lost"`   // packets for controllers lost because user space was too slow
 	CopiesLost    uint64            `json:"copies_lost"`    // failed to be made
+
+	// Datapaths are the switches of a process that has several, by name. Of the whole only Process and Entries count then.
+	Datapaths []ForwarderStatus `json:"datapaths,omitempty"`
 }
 
 // ForwarderBindings is the binding table of an OpenFlow switch.

@@ -34,7 +34,7 @@ func TestForwarderArrives(t *testing.T) {
 	c := daemon(t, Backend{Part: ForwarderBackend{
 		Status: func(context.Context) (ForwarderStatus, error) { return forwarder, nil },
 		Trace: func(_ context.Context, r ForwarderTraceRequest) (ForwarderTrace, error) {
-			if diff := cmp.Diff(ForwarderTraceRequest{"1", []byte{6}}, r); diff != "" {
+			if diff := cmp.Diff(ForwarderTraceRequest{"s1", "1", []byte{6}}, r); diff != "" {
 				return ForwarderTrace{}, errors.New(diff)
 			}
 			return traced, nil
@@ -44,7 +44,7 @@ func TestForwarderArrives(t *testing.T) {
 	if diff := cmp.Diff(forwarder, got); err != nil || diff != "" {
 		t.Errorf("Forwarder: %v (-want +got):\n%s", err, diff)
 	}
-	gotTrace, err := c.ForwarderTrace(t.Context(), ForwarderTraceRequest{"1", []byte{6}})
+	gotTrace, err := c.ForwarderTrace(t.Context(), ForwarderTraceRequest{"s1", "1", []byte{6}})
 	if diff := cmp.Diff(traced, gotTrace); err != nil || diff != "" {
 		t.Errorf("ForwarderTrace: %v (-want +got):\n%s", err, diff)
 	}

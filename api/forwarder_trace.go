@@ -2,8 +2,9 @@ package api
 
 // ForwarderTraceRequest asks for the trace of a packet.
 type ForwarderTraceRequest struct {
-	InPort string `json:"in_port"` // number, LOCAL, or the interface's name
-	Frame  []byte `json:"frame"`   // from the Ethernet header on, VLAN tags included
+	Datapath string `json:"datapath,omitempty"` // name of one of several
+	InPort   string `json:"in_port"`            // number, LOCAL, or the interface's name
+	Frame    []byte `json:"frame"`              // from the Ethernet header on, VLAN tags included
 }
 
 // ForwarderTrace is a packet's path through an OpenFlow switch in its present state. It is a simulation: nothing is sent or counted.

@@ -57,7 +57,12 @@ type RouterStatus struct {
 	AccessLogs []RouterAccessLog `json:"access_logs,omitempty"`
 
 	Overlaps []RouterOverlap `json:"overlaps,omitempty"`
-	Warnings []string        `json:"warnings,omitempty"` // about certificates, one line each: "file:line:column: key.path: what"
+	Warnings []string        `json:"warnings,omitempty"` // about certificates, one line each: "file:line:column: key.path: what"; about surrogates that are not from the file
+
+	LeftOut      []string       `json:"left_out,omitempty"` // surrogates that a source or the API has, but that cannot be in their pool; one line each
+	Changes      []RouterChange `json:"changes,omitempty"`  // by API
+	Merges       uint64         `json:"merges"`             // times that sources or the API have changed what is in force
+	MergesFailed uint64         `json:"merges_failed"`
 
 	QUIC *RouterQUIC `json:"quic,omitempty"` // nil without VIPs of protocol quic
 }
@@ -111,6 +116,7 @@ type RouterPool struct {
 	Reuse      string            `json:"reuse"`             // of legs: always, safe or never
 	Sources    []netip.Addr      `json:"sources,omitempty"` // addresses that legs start from; none: the route's
 	Surrogates []RouterSurrogate `json:"surrogates"`
+	Discover   []RouterSource    `json:"discover,omitempty"` // where more of them come from
 }
 
 // RouterSurrogate is a surrogate and its state.
@@ -123,6 +129,10 @@ type RouterSurrogate struct {
 	Draining  bool           `json:"draining"`
 	Since     time.Time      `json:"since"` // of the phase
 	LastError string         `json:"last_error,omitempty"`
+	Origin    string         `json:"origin"` // router.yaml, api, or a source: "dns web.example.net:80"
+	Priority  int            `json:"priority,omitempty"`
+	Changed   []string       `json:"changed,omitempty"` // by API: weight, drain
+	Leaving   bool           `json:"leaving,omitempty"` // it is removed with its last session
 	Proxied   string         `json:"proxied,omitempty"` // why it cannot be spliced to, "" if it can
 	Sessions  int            `json:"sessions"`
 	QUIC      int            `json:"quic_sessions,omitempty"`
@@ -214,6 +224,7 @@ type RouterBackend struct {
 	Status  func(ctx context.Context) (RouterStatus, error)
 	Explain func(ctx context.Context, q RouterQuestion) (RouterExplanation, error)
 	Drain   func(ctx context.Context, r RouterDrainRequest) (RouterDrainResult, error)
+	Backend func(ctx context.Context, c RouterBackendChange) (RouterBackendResult, error)
 	// Sessions calls yield for each, and stops if yield returns false: the client has gone.
 	Sessions func(ctx context.Context, yield func(RouterSession) bool) error
 }
@@ -228,6 +239,10 @@ func (b RouterBackend) handle(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/router/explain", func(w http.ResponseWriter, r *http.Request) {
 		q, err := parseQuestion(r)
 		serveOne(w, r, with(b.Explain, q, err))
+	})
+	mux.HandleFunc("POST /v1/router/backend", func(w http.ResponseWriter, r *http.Request) {
+		c, err := parseBackendChange(w, r)
+		serveOne(w, r, with(b.Backend, c, err))
 	})
 	mux.HandleFunc("POST /v1/router/drain", func(w http.ResponseWriter, r *http.Request) {
 		d, err := parseDrain(w, r)

@@ -18,12 +18,13 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	protocol "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 )
 
 // patience is how long the page may take for anything.
-const patience = 15 * time.Second
+const patience = 30 * time.Second
 
 // chromium is one for all tests; each has a context of its own in it, with its own storage.
 var chromium = sync.OnceValues(func() (context.Context, error) {
@@ -70,6 +71,7 @@ type look struct {
 	width, height int
 	dark, still   bool
 	zone          string
+	before        string // a script that runs before those of the page
 }
 
 var (
@@ -111,6 +113,7 @@ func open(t *testing.T, s *script, view string, l look, expected ...string) *pag
 			Width: int64(l.width), Height: int64(l.height), DeviceScaleFactor: 1, Mobile: l.width < 500,
 		}),
 		command(emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: cmp.Or(l.zone, "Europe/Bratislava")}),
+		command(protocol.AddScriptToEvaluateOnNewDocument, protocol.AddScriptToEvaluateOnNewDocumentParams{Source: l.before}),
 		chromedp.Navigate(origin+"#/"+view))
 	return p
 }

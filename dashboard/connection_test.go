@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
 	"github.com/coder/websocket"
 )
 
@@ -89,7 +90,7 @@ func TestTokenIsAskedForAndForgotten(t *testing.T) {
 	if kept[0] != "{}" || kept[1] != "" || !strings.HasSuffix(kept[2], s.address+"/#/sessions") || kept[3] != "1" {
 		t.Errorf("the token is kept in %q", kept)
 	}
-	eval[bool](p, `(location.reload(), true)`)
+	p.run(chromedp.Reload())
 	p.sees("live", "10.0.1.2:41017") // the tab has it still
 
 	s.set(func(s *script) { s.token = "another" })
@@ -134,5 +135,15 @@ func TestControllerWithSomeTopicsOnly(t *testing.T) {
 	s := newScript(t, state)
 	s.missing = "rates"
 	p := open(t, s, "rates", desk)
-	p.sees("live", "Live sessions 7", "Handoffs 0/s", "se1 214")
+	p.sees("live", "This controller does not report rates.", "Live sessions 7", "Handoffs 0/s", "se1 214")
+}
+
+func TestOneBrokenViewLeavesTheOthers(t *testing.T) {
+	state := scenario(time.Now())
+	state["decisions"] = []map[string]any{{"time": time.Now(), "because": 3}}
+	s := newScript(t, state)
+	p := open(t, s, "decisions", desk)
+	p.sees("This view cannot show what the controller has sent")
+	p.click("Handoffs")
+	p.sees("Handoff 17")
 }

@@ -97,8 +97,8 @@ func TestKeyboardOperates(t *testing.T) {
 	eval[bool](p, `(document.querySelector("input[type=range]").focus(), true)`)
 	p.press(kb.ArrowLeft)
 	p.press(kb.ArrowLeft)
-	p.sees("Step 20 of 22")
-	if n := len(p.arrows()); n != 20 {
+	p.sees("Step 22 of 24")
+	if n := len(p.arrows()); n != 22 {
 		t.Errorf("%d arrows", n)
 	}
 }

@@ -121,16 +121,18 @@ func steps() []api.ControllerStep {
 	add(40*µs, "call", "router", "controller", "getmatchingsess")
 	add(30*µs, "call", "controller", "router", "leg 10.0.0.10:20002")
 	add(60*µs, "call", "router", "controller", "setrequestsize 82")
-	add(50*µs, "packet", "router", "controller", "GET /gallery/12.jpg")
+	add(50*µs, "packet", "router", "controller", "request, 82 bytes")
 	add(40*µs, "flow-mod", "controller", "core", "flow mod 2")
 	add(5*µs, "flow-mod", "controller", "access", "flow mod 3")
 	add(5*µs, "flow-mod", "controller", "core", "flow mod 4")
 	add(5*µs, "flow-mod", "controller", "access", "flow mod 5")
-	add(5*µs, "flow-mod", "controller", "core", "flow mods 6 and 7")
+	add(5*µs, "flow-mod", "controller", "core", "flow mod 6")
+	add(5*µs, "flow-mod", "controller", "core", "flow mod 7")
 	add(180*µs, "barrier", "core", "controller", "barrier reply")
-	add(20*µs, "packet-out", "controller", "surrogate", "GET /gallery/12.jpg")
-	add(310*µs, "packet", "surrogate", "client", "200 OK")
-	add(60*µs, "packet-out", "controller", "router", "RST of both sessions")
+	add(20*µs, "packet-out", "controller", "surrogate", "request, 82 bytes")
+	add(310*µs, "packet", "surrogate", "client", "acknowledgement")
+	add(60*µs, "packet-out", "controller", "router", "RST of the client's session")
+	add(10*µs, "packet-out", "controller", "router", "RST of the leg")
 	return all
 }
 
@@ -181,13 +183,13 @@ func decisions(now time.Time) []api.RoutingDecision {
 }
 
 // rates are five minutes of what a controller measures.
-func rates(now time.Time) []map[string]any {
-	var all []map[string]any
+func rates(now time.Time) []api.ControllerRates {
+	var all []api.ControllerRates
 	for i := range 60 {
 		wave := float64((i*37)%23)/4 + float64(i)/8
-		all = append(all, map[string]any{
-			"time": now.Add(time.Duration(i-60) * 5 * time.Second), "packet_ins": 40 + 4*wave, "flow_mods": 90 + 7*wave, "handshakes": 12 + wave,
-			"handoffs": 10 + wave/2, "failures": float64(i/30) / 5, "surrogates": map[string]float64{"se1": 6, "se2": 4},
+		all = append(all, api.ControllerRates{
+			Time: now.Add(time.Duration(i-60) * 5 * time.Second), PacketIns: 40 + 4*wave, FlowMods: 90 + 7*wave, Handshakes: 12 + wave,
+			Handoffs: 10 + wave/2, Failures: float64(i/30) / 5, Surrogates: map[string]float64{"se1": 6 + wave/4, "se2": 4 + wave/4, "se3": 0, "se4": 0},
 		})
 	}
 	return all

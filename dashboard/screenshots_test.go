@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"baton/api"
+
 	"github.com/chromedp/chromedp"
 )
 
@@ -20,6 +22,7 @@ func TestScreenshots(t *testing.T) {
 		folder = t.TempDir() // that they can be made is tested anyway
 	}
 	s := newScript(t, scenario(time.Now()))
+	const path = "topology/10.0.1.2:41017%2010.0.0.10:80"
 	shots := []struct {
 		name, view, shows string
 		look              look
@@ -27,30 +30,62 @@ func TestScreenshots(t *testing.T) {
 		{"overview", "overview", "transit-1", desk},
 		{"overview-dark", "overview", "transit-1", dark(desk)},
 		{"overview-telephone", "overview", "transit-1", telephone},
-		{"topology", "topology/10.0.1.2:41017%2010.0.0.10:80", "Shortest path", desk},
-		{"topology-telephone-dark", "topology/10.0.1.2:41017%2010.0.0.10:80", "Shortest path", dark(telephone)},
+		{"topology", path, "Shortest path", desk},
+		{"topology-telephone-dark", path, "Shortest path", dark(telephone)},
 		{"sessions", "sessions", "10.0.1.3", desk},
 		{"sessions-telephone", "sessions", "10.0.1.3", telephone},
-		{"handoffs", "handoffs", "flow mod 5", desk},
-		{"handoffs-dark", "handoffs", "flow mod 5", dark(desk)},
-		{"handoffs-telephone", "handoffs", "flow mod 5", telephone},
+		{"handoff", "handoffs", "flow mod 5", desk},
+		{"handoff-dark", "handoffs", "flow mod 5", dark(desk)},
+		{"handoff-telephone", "handoffs", "flow mod 5", telephone},
 		{"handoff-failed", "handoffs/15", "Failed:", desk},
 		{"rates", "rates", "Packet-ins", desk},
-		{"surrogates", "surrogates", "connection refused", desk},
+		{"surrogates", "surrogates", "Change …", desk},
 		{"decisions", "decisions", "no coverage zone", desk},
-		{"decisions-telephone-dark", "decisions", "no coverage zone", dark(telephone)},
 	}
 	for _, shot := range shots {
 		t.Run(shot.name, func(t *testing.T) {
 			shot.look.still = true // no arrow that is about to appear
+			charts := *screenshots != "" && (strings.HasPrefix(shot.name, "overview") || shot.name == "rates")
+			if charts {
+				shot.look.before = fast
+			}
 			p := open(t, s, shot.view, shot.look)
 			p.sees(shot.shows)
+			if charts {
+				day(s)
+			}
 			p.until("has data", func() bool { return !strings.Contains(p.text(), "no data") })
 			picture := value(p, chromedp.FullScreenshot(100))
 			if err := os.WriteFile(filepath.Join(folder, shot.name+".png"), picture, 0o644); err != nil {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// fast has five minutes pass in three seconds, until the clock is right: charts show what a page has seen since it was opened.
+const fast = `{
+	const real = Date.now.bind(Date), start = real(), interval = setInterval;
+	Date.now = () => Math.min(real(), start - 300_000 + (real() - start) * 100);
+	window.setInterval = (f, ms) => interval(f, ms === 1000 ? 10 : ms);
+}`
+
+// day sends what changes in that time. It ends with what the scenario has.
+func day(s *script) {
+	list := sessions(time.Now())
+	for i := range 60 {
+		for k, one := range surrogates() {
+			if i < 59 {
+				one.Sessions = max(0, one.Sessions*(30+i+(i*i+7*k)%11)/100)
+			}
+			s.send("surrogates", one)
+		}
+		one := list[i%len(list)]
+		if i < 50 && i%3 == 0 {
+			one.State = api.ControllerClosed
+		}
+		s.send("sessions", one)
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 

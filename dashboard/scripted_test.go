@@ -26,6 +26,9 @@ type script struct {
 	address string
 	server  *http.Server
 
+	faults  sync.Mutex
+	stopped bool // faults do not count any more
+
 	mu       sync.Mutex
 	token    string // demanded, unless empty
 	role     string // of every caller
@@ -58,6 +61,9 @@ func (s *script) start() {
 		s.t.Fatal(err)
 	}
 	s.address = listener.Addr().String()
+	s.faults.Lock()
+	s.stopped = false
+	s.faults.Unlock()
 	page := Handler()
 	s.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -73,18 +79,30 @@ func (s *script) start() {
 	})}
 	go func(server *http.Server) {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			s.t.Error(err)
+			s.fault("%v", err)
 		}
 	}(s.server)
 }
 
 // stop ends the controller as a killed process ends.
 func (s *script) stop() {
+	s.faults.Lock()
+	s.stopped = true
+	s.faults.Unlock()
 	_ = s.server.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.clients {
 		_ = c.CloseNow()
+	}
+}
+
+// fault fails the test, unless the controller has been stopped.
+func (s *script) fault(format string, arguments ...any) {
+	s.faults.Lock()
+	defer s.faults.Unlock()
+	if !s.stopped {
+		s.t.Errorf(format, arguments...)
 	}
 }
 
@@ -112,7 +130,7 @@ func (s *script) accept(w http.ResponseWriter, r *http.Request) {
 	}
 	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{"jsonrpc"}})
 	if err != nil {
-		s.t.Error(err)
+		s.fault("%v", err)
 		return
 	}
 	defer func() { _ = c.CloseNow() }()
@@ -136,65 +154,78 @@ func (s *script) answer(c *websocket.Conn, message []byte) {
 		Params json.RawMessage `json:"params"`
 	}
 	if err := json.Unmarshal(message, &call); err != nil {
-		s.t.Errorf("the page sent %q: %v", message, err)
+		s.fault("the page sent %q: %v", message, err)
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	answer := map[string]any{"jsonrpc": "2.0", "id": call.ID}
-	switch call.Method {
+	result, refused := s.call(c, call.Method, call.Params)
+	if refused != nil {
+		s.write(c, map[string]any{"jsonrpc": "2.0", "id": call.ID, "error": refused})
+		return
+	}
+	s.write(c, map[string]any{"jsonrpc": "2.0", "id": call.ID, "result": result})
+}
+
+// refusal is an error of JSON-RPC.
+type refusal struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
+
+// params are those of the calls that read.
+type params struct {
+	Topics []string `json:"topics"`
+	Limit  int      `json:"limit"`
+	After  string   `json:"after"`
+}
+
+func (s *script) call(c *websocket.Conn, method string, text json.RawMessage) (any, *refusal) {
+	if method == "setsurrogate" {
+		return s.setSurrogate(text)
+	}
+	var p params
+	if err := json.Unmarshal(text, &p); err != nil {
+		s.fault("%s has the parameters %s: %v", method, text, err)
+	}
+	switch method {
 	case "subscribe":
-		var asked struct {
-			Topics []string `json:"topics"`
-		}
-		if err := json.Unmarshal(call.Params, &asked); err != nil {
-			s.t.Error(err)
-		}
-		if slices.Contains(asked.Topics, s.missing) {
-			answer["error"] = map[string]any{"code": 4503, "message": "this controller has no " + s.missing}
-			break
+		if slices.Contains(p.Topics, s.missing) {
+			return nil, &refusal{4503, "this controller has no " + s.missing}
 		}
 		s.clients[c] = true
 		whole := map[string]any{}
-		for _, topic := range asked.Topics {
+		for _, topic := range p.Topics {
 			whole[topic] = s.state[topic]
 		}
-		answer["result"] = whole
-	case "setsurrogate":
-		var asked change
-		if s.role != "operator" {
-			answer["error"] = map[string]any{"code": 4403, "message": "setsurrogate is for the role operator"}
-			break
-		}
-		if err := json.Unmarshal(call.Params, &asked); err != nil {
-			answer["error"] = map[string]any{"code": -32602, "message": err.Error()}
-			break
-		}
-		if s.refuse != "" {
-			answer["error"] = map[string]any{"code": 4409, "message": s.refuse}
-			break
-		}
-		s.changes = append(s.changes, asked)
-		answer["result"] = s.changed(asked)
+		return whole, nil
 	case "surrogates":
-		answer["result"] = s.state["surrogates"]
+		return s.state["surrogates"], nil
 	case "sessions":
-		var page struct {
-			Limit int    `json:"limit"`
-			After string `json:"after"`
-		}
-		if err := json.Unmarshal(call.Params, &page); err != nil {
-			s.t.Error(err)
-		}
 		at := slices.IndexFunc(s.sessions, func(one api.ControllerSession) bool {
-			return one.Client.String()+" "+one.Service.String() == page.After
+			return one.Client.String()+" "+one.Service.String() == p.After
 		})
 		rest := s.sessions[at+1:]
-		answer["result"] = rest[:min(page.Limit, len(rest))]
-	default:
-		answer["error"] = map[string]any{"code": -32601, "message": "no such call"}
+		return rest[:min(p.Limit, len(rest))], nil
 	}
-	s.write(c, answer)
+	s.fault("the page called %q", method)
+	return nil, &refusal{-32601, "no such call"}
+}
+
+// setSurrogate checks the role first, as controllers do.
+func (s *script) setSurrogate(text json.RawMessage) (any, *refusal) {
+	var asked change
+	if s.role != "operator" {
+		return nil, &refusal{4403, "setsurrogate is for the role operator"}
+	}
+	if err := json.Unmarshal(text, &asked); err != nil {
+		return nil, &refusal{-32602, err.Error()}
+	}
+	if s.refuse != "" {
+		return nil, &refusal{4409, s.refuse}
+	}
+	s.changes = append(s.changes, asked)
+	return s.changed(asked), nil
 }
 
 func (s *script) changed(asked change) api.ControllerSurrogate {
@@ -211,14 +242,14 @@ func (s *script) changed(asked change) api.ControllerSurrogate {
 		}
 		return list[i]
 	}
-	s.t.Errorf("the page changed %q, which does not exist", asked.Name)
+	s.fault("the page changed %q, which does not exist", asked.Name)
 	return api.ControllerSurrogate{}
 }
 
 func (s *script) write(c *websocket.Conn, message any) {
 	text, err := json.Marshal(message)
 	if err != nil {
-		s.t.Error(err)
+		s.fault("%v", err)
 		return
 	}
 	_ = c.Write(context.Background(), websocket.MessageText, text) // the page may be gone

@@ -46,9 +46,9 @@ func TestHandoffArrivesStepByStep(t *testing.T) {
 		p.until(fmt.Sprintf("draws %q", want), func() bool { return slices.Equal(p.arrows(), want) })
 		p.sees("running", "waiting for the next step")
 	}
-	h.Took = 1234 * time.Microsecond
+	h.Took = 4321 * time.Microsecond
 	s.send("handoffs", h)
-	p.sees("Handoff 18", "1.23 ms", "Step 22 of 22", "1.04 ms", "270 µs")
+	p.sees("Handoff 18", "4.32 ms", "Step 24 of 24", "1.04 ms", "270 µs")
 	if text := p.text(); strings.Contains(text, "waiting for the next step") {
 		t.Errorf("the handoff is over, but the page shows: %s", text)
 	}
@@ -79,13 +79,13 @@ func TestFailedHandoffSaysWhy(t *testing.T) {
 func TestHandoffIsReplayed(t *testing.T) {
 	s := newScript(t, scenario(time.Now()))
 	p := open(t, s, "handoffs/17", desk)
-	p.sees("Step 22 of 22")
+	p.sees("Step 24 of 24")
 	p.click("Replay")
-	p.sees("Step 1 of 22")
-	if n := len(p.arrows()); n == 22 {
+	p.sees("Step 1 of 24")
+	if n := len(p.arrows()); n == 24 {
 		t.Error("all arrows are there at the beginning of the replay")
 	}
-	p.sees("Step 22 of 22", "Replay")
+	p.sees("Step 24 of 24", "Replay")
 }
 
 func TestTopologyShowsStatesAndPath(t *testing.T) {
@@ -113,8 +113,12 @@ func TestTopologyShowsStatesAndPath(t *testing.T) {
 	cut.Links = cut.Links[:2]
 	cut.Switches[1].Up = false
 	s.send("topology", cut)
-	p.sees("✕ down", "The ends of this session are not in the topology")
+	p.sees("✕ down", "The topology has no path between the ends of this session.")
 	p.until("draws the lost link", func() bool { return eval[int](p, `document.querySelectorAll(".network g.lost").length`) == 1 })
+	lonely := line(3, now)
+	lonely.Hosts[6].At.Switch = "00000000000000ff"
+	s.send("topology", lonely)
+	p.sees("1 host at switches that are not known: se3")
 	s.send("topology", line(3, now))
 	p.sees("Shortest path")
 	p.until("forgets the lost link", func() bool { return eval[int](p, `document.querySelectorAll(".network g.lost").length`) == 0 })
@@ -199,7 +203,7 @@ func TestRatesAndDecisions(t *testing.T) {
 	s := newScript(t, scenario(time.Now()))
 	p := open(t, s, "rates", desk)
 	p.sees("Live sessions 7", "Handshakes", "Flow mods", "Packet-ins", "Failed handoffs 0.20/s", "se1 214")
-	s.send("rates", map[string]any{"time": time.Now(), "handoffs": 731, "packet_ins": 3})
+	s.send("rates", api.ControllerRates{Time: time.Now(), Handoffs: 731, PacketIns: 3})
 	p.sees("Handoffs 731/s", "Packet-ins 3/s")
 
 	p = open(t, s, "decisions", desk)

@@ -27,6 +27,7 @@ type Rules struct {
 	Nodes int    // values with the aliases expanded: a few lines of aliases of aliases can stand for billions
 	Empty string // what would be valid instead of an empty file
 	Root  string // what would be valid instead of a list or a single value
+	List  bool   // the root may be a list
 }
 
 // Read reads a configuration file, but no more than Parse needs to refuse one that is too long.
@@ -83,7 +84,7 @@ type Field struct {
 	Value *Node
 }
 
-// Parse returns the mapping at the root of the only document in data; messages call the file by name. It returns a tree or
+// Parse returns the mapping, or the list if the rules allow it, at the root of the only document in data; messages call the file by name. It returns a tree or
 // an *Error, never both.
 func Parse(name string, data []byte, rules Rules) (*Node, error) {
 	if len(data) > rules.Bytes {
@@ -159,7 +160,7 @@ func parse(data []byte, rules Rules) (root *Node, err error) {
 	}
 	b := builder{anchors: make(map[string]*Node), nodes: rules.Nodes}
 	root, err = b.build("", bodies[0])
-	if err == nil && root.Kind != Mapping {
+	if err == nil && root.Kind != Mapping && !(rules.List && root.Kind == Sequence) {
 		return nil, root.wrong("", "is "+root.Kind.String(), rules.Root)
 	}
 	return root, err

@@ -59,6 +59,7 @@ type Forwarder struct {
 	ports       *ports.Ports
 	tasks       sync.WaitGroup
 	listeners   daemon.Listeners
+	stop        context.CancelFunc // of one of several
 	began       time.Time
 	ready       chan struct{} // closed when messages can be handled, or never will be: then ended is set
 
@@ -98,22 +99,32 @@ func New(o Options) *Forwarder {
 // Run runs the forwarder until ctx ends. It may be called once. Afterwards the flow entries keep working in the kernel until [Remove], or the
 // next forwarder with that name.
 func (f *Forwarder) Run(ctx context.Context) error {
-	cfg, log := f.cfg, f.log
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	if err := f.start(ctx); err != nil {
 		return errors.Join(err, f.close(false))
 	}
-	log.Info("forwarder is up", "name", cfg.Name, "datapath_id", fmt.Sprintf("%#x", f.datapathID()), "ports", len(cfg.Ports))
+	f.sayUp()
 	<-ctx.Done()
 	return f.close(true)
+}
+
+func (f *Forwarder) sayUp() {
+	f.log.Info("forwarder is up", "name", f.cfg.Name, "datapath_id", fmt.Sprintf("%#x", f.datapathID()), "ports", len(f.cfg.Ports))
 }
 
 // room adds spare capacity in the kernel to the pipeline's limit, so that replaced records can be freed late.
 func room(n int) int { return n + n/4 + 256 }
 
-// opsEach is the average number of actions per flow entry that there is space for.
-const opsEach = 4
+const (
+	// opsEach is the average number of actions per flow entry that there is space for.
+	opsEach = 4
+	// At most as many subtables as flow entries are in use. A change of one writes the list of its table again, next to those that packets
+	// may still be reading.
+	maxSubtables, maxLists, listsEach = 1 << 14, 1 << 17, 16
+	// A bridge has no more stations than conversations.
+	maxStations = 8192
+)
 
 func (f *Forwarder) start(ctx context.Context) (err error) {
 	limits := f.cfg.Limits
@@ -122,9 +133,10 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	f.kernel, err = kernel.Open(kernel.Options{
 		State: StatePath(f.cfg.Name), Name: loop,
 		Entries: room(limits.Entries), Ops: kernel.OutOps + opsEach*room(limits.Entries),
-		Lists: 1 << 17, Subtables: 1 << 14,
+		Lists: min(maxLists, listsEach*room(limits.Entries)), Subtables: min(maxSubtables, room(limits.Entries)),
 		Groups: room(limits.Groups), Buckets: 16 * room(limits.Groups), Slots: 64 * room(limits.Groups),
-		Meters: room(limits.Meters), Megaflows: paths, Bindings: limits.Bindings, NormalStack: f.cfg.NormalStack,
+		Meters: room(limits.Meters), Megaflows: paths, Bindings: limits.Bindings, Upcalls: limits.Upcalls,
+		Stations: min(maxStations, paths), NormalStack: f.cfg.NormalStack,
 	})
 	if err != nil {
 		return err
@@ -144,8 +156,10 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if f.listeners, err = daemon.Listen(f.cfg.Control, f.cfg.Metrics); err != nil {
-		return fmt.Errorf("%s: %w", f.cfg.File, err)
+	if f.cfg.Control != "" { // one of several has none
+		if f.listeners, err = daemon.Listen(f.cfg.Control, f.cfg.Metrics); err != nil {
+			return fmt.Errorf("%s: %w", f.cfg.File, err)
+		}
 	}
 	f.ports, err = ports.Open(ctx, ports.Options{Ports: f.portList(), Own: f.cfg.NormalStack, Report: f.portChanged, Log: f.log})
 	if err != nil {
@@ -164,7 +178,11 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	}
 	f.connected(false)
 	close(f.ready)
-	f.tasks.Go(func() { f.listeners.Serve(ctx, f.backend(), metricsHandler(f.version, f.status, &f.tally), f.log) })
+	if f.cfg.Control != "" {
+		f.tasks.Go(func() {
+			f.listeners.Serve(ctx, f.backend(), metricsHandler(f.version, f.status, f.tally.series), f.log)
+		})
+	}
 	f.tasks.Go(f.readUpcalls)
 	f.tasks.Go(func() { f.expire(ctx) })
 	if limits.Bindings > 0 {

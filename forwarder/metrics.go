@@ -52,8 +52,8 @@ func (t *tally) message(kind openflow.Type, err error) {
 func (t *tally) gone(why openflow.FlowRemovedReason) { t.removed[int(why)%len(t.removed)].Add(1) }
 
 // metricsHandler serves /metrics and /healthz. status is called for each request, possibly concurrently.
-func metricsHandler(version string, status func() (api.ForwarderStatus, error), t *tally) http.Handler {
-	return exporter.Process[api.ForwarderStatus]{Namespace: namespace, Version: version, Status: status, Series: t.series, Unready: unready}.Handler()
+func metricsHandler(version string, status func() (api.ForwarderStatus, error), series func(*api.ForwarderStatus) []exporter.Number) http.Handler {
+	return exporter.Process[api.ForwarderStatus]{Namespace: namespace, Version: version, Status: status, Series: series, Unready: unready}.Handler()
 }
 
 // series are the forwarder's metrics. A table without entries and packets has none.
@@ -142,6 +142,15 @@ func (t *tally) series(s *api.ForwarderStatus) []exporter.Number {
 // controller, too.
 func unready(s *api.ForwarderStatus) []string {
 	reasons := []string{}
+	for i := range s.Datapaths {
+		one := &s.Datapaths[i]
+		for _, reason := range unready(one) {
+			reasons = append(reasons, one.Name+": "+reason)
+		}
+	}
+	if len(s.Datapaths) > 0 {
+		return reasons
+	}
 	if !slices.ContainsFunc(s.Ports, func(p api.ForwarderPort) bool { return p.Up }) {
 		reasons = append(reasons, fmt.Sprintf("no port is up (of %d)", len(s.Ports)))
 	}

@@ -51,7 +51,7 @@ func TestSeries(t *testing.T) {
 	count.message(openflow.TypeFlowMod, &openflow.Fault{Code: openflow.FlowModFailedOverlap})
 	count.message(openflow.TypeGroupMod, errors.New("the kernel's table is full"))
 	count.gone(openflow.RemovedIdleTimeout)
-	h := metricsHandler("v1", func() (api.ForwarderStatus, error) { return full(), nil }, &count)
+	h := metricsHandler("v1", func() (api.ForwarderStatus, error) { return full(), nil }, count.series)
 	code, body := get(t, h, "/metrics")
 	if code != http.StatusOK {
 		t.Fatalf("GET /metrics = %d %s", code, body)
@@ -111,7 +111,7 @@ func TestSeries(t *testing.T) {
 
 // TestScrapeOfAnEnding: what cannot be read leaves what can.
 func TestScrapeOfAnEnding(t *testing.T) {
-	h := metricsHandler("v1", func() (api.ForwarderStatus, error) { return api.ForwarderStatus{}, errEnding }, &tally{})
+	h := metricsHandler("v1", func() (api.ForwarderStatus, error) { return api.ForwarderStatus{}, errEnding }, (&tally{}).series)
 	if code, body := get(t, h, "/metrics"); code != http.StatusOK || !strings.Contains(body, "baton_forwarder_build_info") {
 		t.Errorf("GET /metrics = %d %s", code, body)
 	}
@@ -139,7 +139,7 @@ func TestHealthz(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			h := metricsHandler("v1", func() (api.ForwarderStatus, error) { return tt.status, nil }, &tally{})
+			h := metricsHandler("v1", func() (api.ForwarderStatus, error) { return tt.status, nil }, (&tally{}).series)
 			code, body := get(t, h, "/healthz")
 			wantCode, want := http.StatusOK, `{"ready":true,"reasons":[]}`+"\n"
 			if tt.want != "" {
@@ -160,7 +160,7 @@ func TestServeMetricsEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- exporter.Serve(ctx, l, metricsHandler("v1", func() (api.ForwarderStatus, error) { return full(), nil }, &tally{}))
+		ended <- exporter.Serve(ctx, l, metricsHandler("v1", func() (api.ForwarderStatus, error) { return full(), nil }, (&tally{}).series))
 	}()
 	r, err := http.Get("http://" + l.Addr().String() + "/metrics")
 	if err != nil {

@@ -39,13 +39,29 @@ func (f *Forwarder) reload() (api.ReloadResult, error) {
 	for _, w := range next.Warnings {
 		f.log.Warn(w)
 	}
+	if next.Datapaths != nil {
+		return api.ReloadResult{}, fmt.Errorf("%s: datapaths take the place of a single forwarder at a restart only", next.File)
+	}
 	if fixed := fixed(f.cfg, next); len(fixed) > 0 {
-		return api.ReloadResult{}, fmt.Errorf("%s: %s takes effect at a restart only", next.File, strings.Join(fixed, ", "))
+		return api.ReloadResult{}, needsRestart(next.File, fixed)
 	}
+	changed, err := f.adopt(next)
+	if err != nil {
+		return api.ReloadResult{}, err
+	}
+	return api.ReloadResult{Config: next.File, Changed: changed}, nil
+}
+
+func needsRestart(file string, keys []string) error {
+	return fmt.Errorf("%s: %s takes effect at a restart only", file, strings.Join(keys, ", "))
+}
+
+// adopt puts the controllers and listeners of a configuration in force, which has no other changes. The caller holds reloading.
+func (f *Forwarder) adopt(next *config.Config) (changed []string, err error) {
 	if err := f.controllers.Update(next); err != nil {
-		return api.ReloadResult{}, fmt.Errorf("%s: %w", next.File, err)
+		return nil, fmt.Errorf("%s: %w", next.File, err)
 	}
-	changed := []string{}
+	changed = []string{}
 	if !reflect.DeepEqual(f.inForce.Controllers, next.Controllers) {
 		changed = append(changed, "controllers have changed")
 	}
@@ -53,7 +69,7 @@ func (f *Forwarder) reload() (api.ReloadResult, error) {
 		changed = append(changed, "listen has changed")
 	}
 	f.inForce = next
-	return api.ReloadResult{Config: next.File, Changed: changed}, nil
+	return changed, nil
 }
 
 // fixed returns the changed keys that need a restart.

@@ -17,6 +17,9 @@ import (
 // entries; its devices; promiscuous mode of its ports, which stay up. If the configuration has a state folder, the next Run restores the flow
 // entries.
 func Remove(cfg *config.Config) ([]string, error) {
+	if cfg.Datapaths != nil {
+		return removeAll(cfg.Datapaths)
+	}
 	left := leftBy(cfg)
 	if err := kernel.Remove(StatePath(cfg.Name), LoopDevices(cfg.Name)[0]); err != nil {
 		return nil, err
@@ -31,6 +34,14 @@ func Remove(cfg *config.Config) ([]string, error) {
 		errs = append(errs, ports.RemoveLocal(cfg.Local))
 	}
 	return left, errors.Join(errs...)
+}
+
+func removeAll(list []*config.Config) (removed []string, err error) {
+	for _, one := range list {
+		left, failed := Remove(one)
+		removed, err = append(removed, left...), errors.Join(err, failed)
+	}
+	return removed, err
 }
 
 // leftBy lists what a forwarder has left.

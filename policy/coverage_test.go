@@ -63,6 +63,7 @@ func TestRefuseCoverage(t *testing.T) {
 		{"empty", "", "f:1:1: is empty (zones are needed)"},
 		{"no zones", "{}", `f:1: has no coverageZones ({"coverageZones": {"site": {"network": ["192.0.2.0/24"]}}})`},
 		{"broken", `{"coverageZones": {`, "f:1: is not JSON: EOF"},
+		{"broken in what is skipped", `{"revision": {"a": [1`, "f:1: is not JSON: EOF"},
 		{"comma", zones(`"a": {"network": ["10.0.0.0/8",]}`), "f:3: is not JSON: "},
 		{"two values", zones("") + "{}", "something follows the zones"},
 		{"zones of another kind", `{"coverageZones": [1, {"a": []}]}`, "f:1: coverageZones: is not an object"},
@@ -86,6 +87,9 @@ func TestRefuseCoverage(t *testing.T) {
 			c, err := parseCoverage("f", []byte(tt.text))
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %s", err, tt.want)
+			}
+			if strings.Count(err.Error(), "is not JSON") > 1 {
+				t.Errorf("one mistake is reported several times: %v", err)
 			}
 			if len(c.zones) > 0 {
 				t.Errorf("a broken file has zones: %v", c.zones)

@@ -26,6 +26,18 @@ func Whole(a netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(a, a.BitLen())
 }
 
+// canonicalClient writes IPv4 as IPv4, without a zone. Of a client whose prefix has no bits nothing is known.
+func canonicalClient(c netip.Prefix) netip.Prefix {
+	a := c.Addr()
+	switch bits := c.Bits(); {
+	case bits <= 0 || a.Is4In6() && bits <= 96:
+		return netip.Prefix{}
+	case a.Is4In6():
+		return netip.PrefixFrom(a.Unmap(), bits-96)
+	}
+	return c // a prefix has no zone
+}
+
 // Decision is an answer. A caller may use one again: its slices are kept.
 type Decision struct {
 	Site    *Site    // of the first surrogate; nil: nothing can serve
@@ -67,15 +79,19 @@ func (d *Decision) because(format string, values ...any) {
 
 func (s *State) decide(q *Query, d *Decision) {
 	p := s.policy
-	if a := q.Client.Addr(); a.Is4In6() || a.Zone() != "" {
-		whole := *q
-		whole.Client = netip.PrefixFrom(a.Unmap().WithZone(""), max(0, q.Client.Bits()-128+a.Unmap().BitLen()))
-		q = &whole
+	if c := canonicalClient(q.Client); c != q.Client {
+		other := *q
+		other.Client = c
+		q = &other
 	}
 	host := canonicalHost(q.Host)
 	r := p.rulesOf(host)
 	from := s.distancesOf(q, d)
-	s.locate(q, from, d)
+	if r.steer != nil {
+		s.steer(q, r, d)
+	} else {
+		s.locate(q, from, d)
+	}
 	for _, i := range d.order {
 		if s.passOver(i, r, d) {
 			continue
@@ -107,161 +123,6 @@ func (s *State) refuse(d *Decision) {
 		return
 	}
 	d.because("nothing can serve: refused")
-}
-
-// distancesOf returns the distances from the client by surrogate, or nil.
-func (s *State) distancesOf(q *Query, d *Decision) []uint32 {
-	if q.Distances != nil || len(s.distances) == 0 || !q.Client.IsValid() {
-		return q.Distances
-	}
-	i, scope := s.near.find(q.Client.Addr())
-	d.Scope = max(d.Scope, scope)
-	if i < 0 {
-		return nil
-	}
-	return s.distances[i]
-}
-
-// locate fills in the order of sites, the client's first.
-func (s *State) locate(q *Query, from []uint32, d *Decision) {
-	p := s.policy
-	for _, m := range p.locate {
-		first := -1
-		switch {
-		case m == ByDistance:
-			first = s.nearestMeasured(q, from, d)
-		case !q.Client.IsValid():
-		case m == ByZone:
-			first = s.byZone(q, d)
-		case m == ByGeo && s.geo != nil:
-			first = s.byGeo(q, d)
-		}
-		if first < 0 {
-			continue
-		}
-		d.Method = m
-		d.order = append(append(d.order, first), p.sites[first].next...)
-		if m == ByDistance && p.sites[first].Spill == nil {
-			s.sortMeasured(from, d.order)
-		}
-		return
-	}
-	if p.fallback < 0 {
-		if d.explain {
-			d.because("there is no default site")
-		}
-		return
-	}
-	d.Method = ByDefault
-	d.order = append(append(d.order, p.fallback), p.sites[p.fallback].next...)
-	if d.explain {
-		d.because("default site %s", p.sites[p.fallback].Name)
-	}
-}
-
-func (s *State) byZone(q *Query, d *Decision) int {
-	p := s.policy
-	i, scope := p.zones.find(q.Client.Addr())
-	d.Scope = max(d.Scope, scope)
-	if i < 0 {
-		if d.explain && len(p.zoneList) > 0 {
-			d.because("no coverage zone has %s", clientText(q.Client))
-		}
-		return -1
-	}
-	z := &p.zoneList[i]
-	if site := &p.sites[z.site]; d.explain && site.Name == z.Site {
-		d.because("coverage zone %v -> site %s", z.Prefix, z.Site)
-	} else if d.explain {
-		d.because("coverage zone %v of %s, which is no site -> nearest site %s", z.Prefix, clip(z.Site), site.Name)
-	}
-	return z.site
-}
-
-// clientText writes one address without its length.
-func clientText(c netip.Prefix) string {
-	if c.IsSingleIP() {
-		return c.Addr().String()
-	}
-	return c.String()
-}
-
-// siteDistance is that of the site's nearest surrogate that can serve.
-func (s *State) siteDistance(site int, from []uint32) uint32 {
-	nearest := Far
-	for u := s.policy.sites[site].first; u < s.policy.sites[site].past; u++ {
-		if s.usable(u) {
-			nearest = min(nearest, distance(from, u))
-		}
-	}
-	return nearest
-}
-
-func distance(from []uint32, surrogate int) uint32 {
-	if surrogate >= len(from) {
-		return Far
-	}
-	return from[surrogate]
-}
-
-func (s *State) nearestMeasured(q *Query, from []uint32, d *Decision) int {
-	best, nearest := -1, Far
-	for i := range s.policy.sites {
-		if at := s.siteDistance(i, from); at < nearest {
-			best, nearest = i, at
-		}
-	}
-	if best >= 0 && d.explain {
-		d.because("%s is nearest to site %s: measured distance %d", clientText(q.Client), s.policy.sites[best].Name, nearest)
-	}
-	return best
-}
-
-// sortMeasured sorts sites by their distances. There are few: an insertion sort needs no memory.
-func (s *State) sortMeasured(from []uint32, order []int) {
-	for i := range order {
-		for j := i; j > 0 && s.siteDistance(order[j], from) < s.siteDistance(order[j-1], from); j-- {
-			order[j], order[j-1] = order[j-1], order[j]
-		}
-	}
-}
-
-func (s *State) byGeo(q *Query, d *Decision) int {
-	p := s.policy
-	at, ok := s.geo.Find(q.Client.Addr())
-	d.Scope = max(d.Scope, at.Bits)
-	if !ok {
-		if d.explain {
-			d.because("the database does not have %s", clientText(q.Client))
-		}
-		return -1
-	}
-	if i, ok := p.countries[at.Country]; ok {
-		if d.explain {
-			d.because("%s is in %s: country %s -> site %s", clientText(q.Client), at, at.Country, p.sites[i].Name)
-		}
-		return i
-	}
-	best := p.nearest(at.At)
-	switch {
-	case !d.explain:
-	case best < 0:
-		d.because("%s is in %s, and no site's distance from there is known", clientText(q.Client), at)
-	default:
-		d.because("%s is in %s: nearest site %s, %.0f km", clientText(q.Client), at, p.sites[best].Name, at.At.Kilometres(p.sites[best].Location))
-	}
-	return best
-}
-
-// String names a place.
-func (p Place) String() string {
-	switch {
-	case p.City != "" && p.Country != "":
-		return p.City + ", " + p.Country
-	case p.City+p.Country != "":
-		return p.City + p.Country
-	}
-	return fmt.Sprintf("%.2f, %.2f", p.At.Latitude, p.At.Longitude)
 }
 
 // passOver reports whether a site cannot take the client.
@@ -311,15 +172,15 @@ func (s *State) explainUnusable(site *site, d *Decision) {
 	}
 }
 
-// rank is the place of a surrogate in a site: first the lowest, then the highest score.
+// rank is the place of a surrogate in a site, or of a site: first the lowest, then the highest score.
 type rank struct {
-	surrogate int
-	low       float64
-	score     float64
+	which int
+	low   float64
+	score float64
 }
 
 func compareRanks(a, b rank) int {
-	return cmp.Or(cmp.Compare(a.low, b.low), cmp.Compare(b.score, a.score), cmp.Compare(a.surrogate, b.surrogate))
+	return cmp.Or(cmp.Compare(a.low, b.low), cmp.Compare(b.score, a.score), cmp.Compare(a.which, b.which))
 }
 
 // rankSite appends the surrogates of a site that can serve, the best first.
@@ -335,7 +196,7 @@ func (s *State) rankSite(i int, q *Query, host string, r *rules, from []uint32, 
 			continue
 		}
 		c := &s.surrogates[u]
-		one := rank{surrogate: u, score: score(key, p.surrogates[u].id, c.weight)}
+		one := rank{which: u, score: score(key, p.surrogates[u].id, c.weight)}
 		switch r.Spread {
 		case ByNearest:
 			one.low = float64(distance(from, u))
@@ -351,7 +212,7 @@ func (s *State) rankSite(i int, q *Query, host string, r *rules, from []uint32, 
 		s.explainSpread(q, r, from, d, shared)
 	}
 	for _, one := range d.ranks {
-		d.Choices = append(d.Choices, Choice{&p.surrogates[one.surrogate].Surrogate, &site.Site})
+		d.Choices = append(d.Choices, Choice{&p.surrogates[one.which].Surrogate, &site.Site})
 	}
 }
 
@@ -363,7 +224,7 @@ func (s *State) disperse(q *Query, r *rules, ranks []rank) int {
 	}
 	key, best, most := addrKey(r.clientPrefix(q.Client)), 0, -1.0
 	for i := range shared {
-		if v := score(key, s.policy.surrogates[ranks[i].surrogate].id, 1); v > most {
+		if v := score(key, s.policy.surrogates[ranks[i].which].id, 1); v > most {
 			best, most = i, v
 		}
 	}
@@ -391,13 +252,13 @@ func (r *rules) key(host string, q *Query) uint64 {
 }
 
 func (s *State) explainSpread(q *Query, r *rules, from []uint32, d *Decision, shared int) {
-	first := d.ranks[0].surrogate
+	first := d.ranks[0].which
 	name := s.policy.surrogates[first].Name
 	switch {
 	case len(d.ranks) == 1:
 		d.because("only %s can serve", name)
 	case r.Spread == ByClient, r.Spread == ByKey && q.Sticky == "":
-		d.because("client %v -> %s", r.clientPrefix(q.Client), name)
+		d.because("client %s -> %s", clientText(r.clientPrefix(q.Client)), name)
 	case r.Spread == ByKey:
 		d.because("key %s -> %s", clip(q.Sticky), name)
 	case r.Spread == ByWeight:
@@ -409,11 +270,11 @@ func (s *State) explainSpread(q *Query, r *rules, from []uint32, d *Decision, sh
 	case shared > 1:
 		names := make([]string, shared)
 		for i := range names {
-			names[i] = s.policy.surrogates[d.ranks[i].surrogate].Name
+			names[i] = s.policy.surrogates[d.ranks[i].which].Name
 		}
 		slices.Sort(names)
 		d.because("hash of %s -> %s", clip(r.objectName(q.Path, q.RawQuery)), strings.Join(names, ", "))
-		d.because("of these, client %v -> %s", r.clientPrefix(q.Client), name)
+		d.because("of these, client %s -> %s", clientText(r.clientPrefix(q.Client)), name)
 	default:
 		d.because("hash of %s -> %s", clip(r.objectName(q.Path, q.RawQuery)), name)
 	}
@@ -421,7 +282,7 @@ func (s *State) explainSpread(q *Query, r *rules, from []uint32, d *Decision, sh
 
 func (s *State) weights(ranks []rank) (sum int) {
 	for _, r := range ranks {
-		sum += s.surrogates[r.surrogate].weight
+		sum += s.surrogates[r.which].weight
 	}
 	return sum
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/oschwald/maxminddb-golang/v2"
@@ -30,6 +31,7 @@ type loaded struct {
 type signature struct {
 	modified time.Time
 	size     int64
+	inode    uint64 // of a file that was renamed over another
 }
 
 // sign returns the zero signature for a file that there is not.
@@ -38,7 +40,11 @@ func sign(path string) signature {
 	if err != nil {
 		return signature{}
 	}
-	return signature{info.ModTime(), info.Size()}
+	s := signature{modified: info.ModTime(), size: info.Size()}
+	if system, ok := info.Sys().(*syscall.Stat_t); ok {
+		s.inode = system.Ino
+	}
+	return s
 }
 
 // maxDatabase is far above the largest databases that are sold.
@@ -59,7 +65,7 @@ func Load(cfg Config, before *Policy) (*Policy, error) {
 		one := loaded{path: path, seen: sign(path)}
 		was := old.loaded[i]
 		have := was.path == path
-		if have && was.seen == one.seen && one.seen != (signature{}) {
+		if have && was.seen == one.seen {
 			one.err = was.err
 			f.keep(i, &old)
 		} else if err := f.read(i, path); err != nil {

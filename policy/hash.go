@@ -23,9 +23,11 @@ func mix(h uint64) uint64 {
 // score is the rank of a surrogate for a key: the highest serves. It is weighted rendezvous hashing: a surrogate gets the share of its weight, and when one
 // goes, its keys alone move, to the others by their weights.
 func score(key, id uint64, weight int) float64 {
-	u := (float64(mix(key^id)>>11) + 0.5) / (1 << 53) // between 0 and 1, and neither of them
-	return float64(weight) / -math.Log(u)
+	return float64(weight) / -math.Log(unit(mix(key^id)))
 }
+
+// unit makes a number between 0 and 1 of a hash, and neither of them: all its 53 bits are exact.
+func unit(h uint64) float64 { return (float64(h>>12) + 0.5) / (1 << 52) }
 
 // objectKey returns the hash of an object's name, which is that of ObjectName.
 func (r *rules) objectKey(host, path, query string) uint64 {

@@ -79,6 +79,14 @@ func equalValues(a, b url.Values) bool {
 	return true
 }
 
+func TestUnit(t *testing.T) {
+	for _, h := range []uint64{0, 1, 1 << 12, 1 << 63, math.MaxUint64 - 1<<12, math.MaxUint64} {
+		if u := unit(h); u <= 0 || u >= 1 {
+			t.Errorf("%#x gives %v", h, u)
+		}
+	}
+}
+
 func TestCanonicalHost(t *testing.T) {
 	for host, want := range map[string]string{
 		"cdn.example.org": "cdn.example.org", "CDN.Example.ORG.": "cdn.example.org", "cdn.example.org:8080": "cdn.example.org",

@@ -151,8 +151,27 @@ func TestCoverage(t *testing.T) {
 			t.Errorf("%s: %s, %q, want %s, %q", tt.client, site, why, tt.site, tt.why)
 		}
 	}
+	if zones := p.Zones(); len(zones) != 4 { // bratislava's two, and wien's and graz's
+		t.Errorf("zones %v", zones)
+	}
 	if w := p.Warnings(); len(w) != 1 || !strings.HasSuffix(w[0], `czf: 1 zones of "nowhere" are not used: the policy has no such site, and no site near it is known`) {
 		t.Errorf("warnings %q", w)
+	}
+}
+
+// TestLocationsOfCoverage: coordinates of a zone locate its site, unless the policy does.
+func TestLocationsOfCoverage(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "czf"), []byte(`{"coverageZones": {"a": {"coordinates": {"latitude": 48.15, "longitude": 17.11}},
+		"b": {"coordinates": {"latitude": -33.9, "longitude": 151.2}}, "x": {"network": ["10.0.0.0/8"], "coordinates": {"latitude": 48.2, "longitude": 16.4}}}}`))
+	for text, want := range map[string]string{"": "a", "location: {latitude: 48.21, longitude: 16.37}, ": "b"} {
+		p, err := policy.Load(*parse(t, "sites: {a: {surrogates: {s1: }}, b: {"+text+"surrogates: {s2: }}}\ndefault: none\ncoverage: "+dir+"/czf").Config(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if site, why := siteOf(p, "10.0.0.1"); site != want {
+			t.Errorf("%q: %s, because %s", text, site, why)
+		}
 	}
 }
 
@@ -184,6 +203,7 @@ func TestReload(t *testing.T) {
 		{"zones", zones, []byte(strings.Replace(czf, "10.12.0.0/16", "10.12.0.0/33", 1)), `czf:2: coverageZones.wien.network[0]: "10.12.0.0/33" is not address/length`},
 		{"no zones", zones, nil, "no such file"},
 		{"half a database", geo, whole[:len(whole)/2], "is not a database"},
+		{"a database with a broken record", geo, bytes.Replace(whole, []byte("\x42AT"), []byte("\x5fAT"), 1), "is a broken database"},
 		{"a database with a hole", geo, slices.Concat(make([]byte, 300), whole[300:]), "is a broken database"},
 		{"no database", geo, nil, "no such file"},
 	} {
@@ -192,36 +212,41 @@ func TestReload(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if broken.data == nil {
-				if err := os.Remove(broken.file); err != nil {
-					t.Fatal(err)
-				}
-			} else {
+			if broken.data != nil {
 				write(t, broken.file, broken.data)
+			} else if err := os.Remove(broken.file); err != nil {
+				t.Fatal(err)
 			}
-			for range 2 { // it is still broken when it is looked at again
-				next, err := policy.Load(*p.Config(), p)
-				if next == nil || err == nil || !strings.Contains(err.Error(), broken.want) || !strings.Contains(err.Error(), "its earlier content stays in force") {
-					t.Fatalf("%v, want %s", err, broken.want)
-				}
-				if site, why := siteOf(next, "10.99.0.1"); site != "wien" {
-					t.Errorf("%s: %s", site, why)
-				}
-				if site, why := siteOf(next, "192.0.2.9"); site != "wien" {
-					t.Errorf("%s: %s", site, why)
-				}
-				if next.Changed() {
-					t.Error("the broken file has not changed again, and Changed says so")
-				}
-				p = next
-			}
-			if none, err := policy.Load(*p.Config(), nil); none != nil || err == nil {
-				t.Errorf("without an earlier content: %v, %v", none, err)
-			}
+			p = staysInForce(t, p, broken.want)
 			write(t, broken.file, good)
 			if p, err = policy.Load(*p.Config(), p); err != nil || p.Changed() {
 				t.Errorf("repaired: %v, changed %v", err, p.Changed())
 			}
 		})
 	}
+}
+
+// staysInForce loads a policy whose file is broken, twice.
+func staysInForce(t *testing.T, p *policy.Policy, want string) *policy.Policy {
+	t.Helper()
+	for range 2 { // it is still broken when it is looked at again
+		next, err := policy.Load(*p.Config(), p)
+		if next == nil || err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "its earlier content stays in force") {
+			t.Fatalf("%v, want %s", err, want)
+		}
+		if site, why := siteOf(next, "10.99.0.1"); site != "wien" {
+			t.Errorf("%s: %s", site, why)
+		}
+		if site, why := siteOf(next, "192.0.2.9"); site != "wien" {
+			t.Errorf("%s: %s", site, why)
+		}
+		if next.Changed() {
+			t.Error("the broken file has not changed again, and Changed says so")
+		}
+		p = next
+	}
+	if none, err := policy.Load(*p.Config(), nil); none != nil || err == nil {
+		t.Errorf("without an earlier content: %v, %v", none, err)
+	}
+	return p
 }

@@ -6,6 +6,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -63,6 +64,7 @@ const (
 	ByDistance Method = "distance" // measured distances
 	ByGeo      Method = "geo"      // database: country, then coordinates
 	ByDefault  Method = "default"  // what is left; always the last, never in Config.Locate
+	BySteering Method = "steering" // Rules.Steer; before all others, never in Config.Locate
 )
 
 // DefaultLocate is the order of methods: what operators know, what was measured, what was bought.
@@ -85,14 +87,17 @@ const (
 type Rules struct {
 	Spread     Spread   // "": object
 	AllQuery   bool     // the whole query is a part of the object's name
-	Query      []string // parameters that are a part of it, if not all are
+	Query      []string // parameters that are a part of it, if not all are; empty and not nil: none, also if the policy has some
 	Dispersion int      // how many surrogates of a site share an object; 0: one
 	Prefix4    int      // length of a client's prefix for stickiness; 0: 24
 	Prefix6    int      // 0: 48
 	Sites      []string // that have the content; nil: all
+	// Steer shares the clients among sites by weight, wherever they are: a client, or a Query.Sticky, stays at its site while that can serve. nil: the site is
+	// found by Config.Locate. Sites that are not in it, or with weight 0, get none.
+	Steer map[string]int
 }
 
-// Service has rules of its own for some hosts.
+// Service has rules of its own for some hosts. What is not set (the zero value) is as in Config.Rules.
 type Service struct {
 	Hosts []string // "cdn.example.org", or "*.example.org" for all names below
 	Rules Rules
@@ -118,8 +123,9 @@ type Policy struct {
 type site struct {
 	Site
 	index       int
-	first, past int   // its surrogates
-	next        []int // sites that take its clients, in order
+	id          uint64 // hash of the name
+	first, past int    // its surrogates
+	next        []int  // sites that take its clients, in order
 }
 
 type surrogate struct {
@@ -131,6 +137,7 @@ type surrogate struct {
 type rules struct {
 	Rules
 	allowed []bool // by site; nil: all
+	steer   []int  // weights by site; nil: no steering
 }
 
 // New compiles a configuration without reading the files that it names.
@@ -186,7 +193,7 @@ func (p *Policy) compileSites() error {
 		if at, ok := p.files.locations[s.Name]; ok && s.Location.zero() {
 			s.Location = at
 		}
-		one := site{Site: s, index: i, first: len(p.surrogates)}
+		one := site{Site: s, index: i, id: hashName(s.Name), first: len(p.surrogates)}
 		for _, u := range s.Surrogates {
 			if seen[u.Name] {
 				return fmt.Errorf("surrogate %q is there twice", u.Name)
@@ -243,6 +250,16 @@ func (p *Policy) compileRules() error {
 			}
 			out.allowed[i] = true
 		}
+		if r.Steer != nil {
+			out.steer = make([]int, len(p.sites))
+		}
+		for name, weight := range r.Steer {
+			i := p.siteIndex(name)
+			if i < 0 {
+				return out, unknownSite("steering", name)
+			}
+			out.steer[i] = weight
+		}
 		return out, nil
 	}
 	var err error
@@ -251,7 +268,7 @@ func (p *Policy) compileRules() error {
 	}
 	p.byHost = make(map[string]*rules)
 	for _, s := range p.config.Services {
-		r, err := one(s.Rules)
+		r, err := one(s.Rules.or(p.config.Rules))
 		if err != nil {
 			return err
 		}
@@ -266,18 +283,24 @@ func (p *Policy) compileRules() error {
 	return nil
 }
 
-func (r Rules) withDefaults() Rules {
-	if r.Spread == "" {
-		r.Spread = ByObject
+// or fills in what is not set from other rules, except the sites.
+func (r Rules) or(other Rules) Rules {
+	if !r.AllQuery && r.Query == nil {
+		r.AllQuery, r.Query = other.AllQuery, other.Query
 	}
-	r.Dispersion = max(r.Dispersion, 1)
-	if r.Prefix4 == 0 {
-		r.Prefix4 = 24
+	if r.Steer == nil {
+		r.Steer = other.Steer
 	}
-	if r.Prefix6 == 0 {
-		r.Prefix6 = 48
-	}
+	r.Spread = cmp.Or(r.Spread, other.Spread)
+	r.Dispersion = cmp.Or(r.Dispersion, other.Dispersion)
+	r.Prefix4 = cmp.Or(r.Prefix4, other.Prefix4)
+	r.Prefix6 = cmp.Or(r.Prefix6, other.Prefix6)
 	return r
+}
+
+func (r Rules) withDefaults() Rules {
+	r.Dispersion = max(r.Dispersion, 1)
+	return r.or(Rules{Spread: ByObject, Prefix4: 24, Prefix6: 48})
 }
 
 // compileZones makes one table of the zones of the configuration and of the file.
@@ -360,9 +383,12 @@ func (p *Policy) Surrogate(name string) (*Surrogate, *Site) {
 	return nil, nil
 }
 
+// maxHost is the length of the longest name in DNS. What strangers send may be longer, and have a label for each second byte.
+const maxHost = 253
+
 // rulesOf returns the rules of a canonical host: its own, those of the nearest name above with a star, or the policy's.
 func (p *Policy) rulesOf(host string) *rules {
-	if len(p.byHost) == 0 {
+	if len(p.byHost) == 0 || len(host) > maxHost {
 		return &p.rules
 	}
 	if r := p.byHost[host]; r != nil {

@@ -121,13 +121,29 @@ func TestSticky(t *testing.T) {
 			}
 		})
 	}
-	s := one(t, 50, "query: [size]").State(nil, nil, nil)
-	seen := make(map[string]bool)
-	for i := range 50 {
-		seen[names(new(s.Explain(&policy.Query{Path: "/a", RawQuery: fmt.Sprintf("size=%d", i)})))[0]] = true
-	}
-	if len(seen) < 20 {
-		t.Errorf("50 objects of one path are at %d surrogates", len(seen))
+}
+
+// TestSpreadOut: what is a part of an object's name, or of a client's, spreads requests.
+func TestSpreadOut(t *testing.T) {
+	for name, tt := range map[string]struct {
+		more  string
+		query func(i int) policy.Query
+	}{
+		"query":  {"query: [size]", func(i int) policy.Query { return policy.Query{Path: "/a", RawQuery: fmt.Sprintf("size=%d", i)} }},
+		"path":   {"", func(i int) policy.Query { return policy.Query{Path: fmt.Sprint("/", i)} }},
+		"host":   {"", func(i int) policy.Query { return policy.Query{Host: fmt.Sprintf("h%d.example.org", i), Path: "/a"} }},
+		"client": {"spread: client", func(i int) policy.Query { return policy.Query{Client: client(fmt.Sprintf("10.0.%d.1", i))} }},
+		"key":    {"spread: key", func(i int) policy.Query { return policy.Query{Sticky: fmt.Sprint(i)} }},
+	} {
+		s := one(t, 50, tt.more).State(nil, nil, nil)
+		seen := make(map[string]bool)
+		for i := range 50 {
+			q := tt.query(i)
+			seen[names(new(s.Explain(&q)))[0]] = true
+		}
+		if len(seen) < 20 {
+			t.Errorf("%s: 50 requests are at %d surrogates", name, len(seen))
+		}
 	}
 }
 
@@ -190,11 +206,14 @@ func anyCan(p *policy.Policy, seen map[string]policy.Observed, full map[string]b
 }
 
 func can(site *policy.Site, u *policy.Surrogate, seen map[string]policy.Observed, full map[string]bool) bool {
-	o, weight := seen[u.Name], u.Weight
+	o, weight, maintenance := seen[u.Name], u.Weight, u.Maintenance
+	if o.Maintenance != nil {
+		maintenance = *o.Maintenance
+	}
 	if o.Weight != nil {
 		weight = *o.Weight
 	}
-	return !site.Maintenance && !full[site.Name] && !u.Maintenance && !o.Maintenance && !o.Down && weight > 0
+	return !site.Maintenance && !full[site.Name] && !maintenance && !o.Down && weight > 0
 }
 
 func randomPolicy(t *testing.T, r *rand.Rand) (*policy.Policy, map[string]policy.Observed, map[string]bool) {
@@ -208,9 +227,12 @@ func randomPolicy(t *testing.T, r *rand.Rand) (*policy.Policy, map[string]policy
 		sessions := 0
 		for j := range r.IntN(4) {
 			u := policy.Surrogate{Name: fmt.Sprintf("s%d-%d", i, j), Weight: r.IntN(4), Maintenance: r.IntN(6) == 0}
-			o := policy.Observed{Down: r.IntN(3) == 0, Maintenance: r.IntN(6) == 0, Sessions: r.IntN(10)}
+			o := policy.Observed{Down: r.IntN(3) == 0, Sessions: r.IntN(10)}
 			if r.IntN(3) == 0 {
-				o.Weight = weight(r.IntN(3))
+				o.Maintenance = new(r.IntN(2) == 0)
+			}
+			if r.IntN(3) == 0 {
+				o.Weight = new(r.IntN(3))
 			}
 			site.Surrogates, seen[u.Name] = append(site.Surrogates, u), o
 			sessions += o.Sessions
@@ -225,12 +247,49 @@ func randomPolicy(t *testing.T, r *rand.Rand) (*policy.Policy, map[string]policy
 	return p, seen, full
 }
 
+// TestSteering: sites get the share of their weight; a client stays at its site when another one's weight shrinks, and objects do not matter.
+func TestSteering(t *testing.T) {
+	steered := func(b int) *policy.State {
+		return parse(t, fmt.Sprintf("sites: {a: {surrogates: {s1: , s2: }}, b: {surrogates: {s3: }}, c: {surrogates: {s4: }}}\ndefault: c\nsteer: {a: 3, b: %d}", b)).State(nil, nil, nil)
+	}
+	more, less := steered(3), steered(1)
+	count := make(map[string]int)
+	for i := range objects {
+		q := policy.Query{Client: policy.Whole(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 1})), Path: fmt.Sprint("/", i)}
+		before, after := more.Explain(&q), less.Explain(&q)
+		count[after.Site.Name]++
+		if before.Site.Name != after.Site.Name && before.Site.Name != "b" {
+			t.Fatalf("%v moves from %s to %s", q.Client, before.Site.Name, after.Site.Name)
+		}
+		if after.Scope < 24 || after.Method != policy.BySteering {
+			t.Fatalf("scope %d by %s", after.Scope, after.Method)
+		}
+		q.Path = "/another"
+		if other := less.Explain(&q); other.Site != after.Site {
+			t.Fatalf("another object is at %s", other.Site.Name)
+		}
+	}
+	if want := objects / 4.0; math.Abs(float64(count["b"])-want) > 5*math.Sqrt(want) || count["c"] > 0 {
+		t.Errorf("%v, want %.0f at b", count, want)
+	}
+}
+
 // TestOrderOfConfiguration: hosts whose configurations list surrogates in another order decide alike.
 func TestOrderOfConfiguration(t *testing.T) {
 	a := parse(t, "sites: {x: {surrogates: {s1: , s2: , s3: }}}").State(nil, nil, nil)
 	b := parse(t, "sites: {x: {surrogates: {s3: , s1: , s2: }}}").State(nil, nil, nil)
 	if !reflect.DeepEqual(placed(a), placed(b)) {
 		t.Error("they differ")
+	}
+}
+
+// TestRanked: a controller that tells an order only.
+func TestRanked(t *testing.T) {
+	prefix := netip.MustParsePrefix("10.0.0.0/24")
+	order := []string{"s2", "s0", "s1"}
+	s := one(t, 4, "spread: nearest").State(nil, nil, []policy.Measured{policy.Ranked(prefix, order)})
+	if d := s.Explain(&policy.Query{Client: client("10.0.0.1")}); !slices.Equal(names(&d), append(order, "s3")) || d.Scope < 24 {
+		t.Errorf("%v, scope %d", names(&d), d.Scope)
 	}
 }
 
@@ -241,6 +300,10 @@ func TestDecideAllocates(t *testing.T) {
 	s.Decide(&q, &d)
 	if n := testing.AllocsPerRun(100, func() { s.Decide(&q, &d) }); n > 0 {
 		t.Errorf("a decision allocates %v times", n)
+	}
+	q.Client = netip.MustParsePrefix("::ffff:10.0.0.1/128")
+	if n := testing.AllocsPerRun(100, func() { s.Decide(&q, &d) }); n > 1 {
+		t.Errorf("a decision for an address in another form allocates %v times", n)
 	}
 }
 

@@ -10,9 +10,25 @@ import (
 type Observed struct {
 	Down        bool
 	Error       string // why it is down
-	Maintenance bool
-	Weight      *int // nil: that of the configuration
+	Maintenance *bool  // nil: as in the configuration
+	Weight      *int   // nil: that of the configuration
 	Sessions    int
+}
+
+// InMaintenance reports whether a surrogate is in maintenance, by the configuration or by what was observed.
+func (o *Observed) InMaintenance(u *Surrogate) bool {
+	if o.Maintenance != nil {
+		return *o.Maintenance
+	}
+	return u.Maintenance
+}
+
+// WeightOf is a surrogate's weight, by the configuration or by what was observed.
+func (o *Observed) WeightOf(u *Surrogate) int {
+	if o.Weight != nil {
+		return max(*o.Weight, 0)
+	}
+	return u.Weight
 }
 
 // Measured has the distances from clients to surrogates, as a controller knows them: hops, or a time in any unit.
@@ -23,6 +39,15 @@ type Measured struct {
 
 // Far is the distance of a surrogate without one.
 const Far = ^uint32(0)
+
+// Ranked has the order of surrogates from a prefix, the nearest first, as distances.
+func Ranked(prefix netip.Prefix, surrogates []string) Measured {
+	m := Measured{Prefix: prefix, Distances: make(map[string]uint32, len(surrogates))}
+	for i, name := range surrogates {
+		m.Distances[name] = uint32(i) + 1
+	}
+	return m
+}
 
 // State is a policy with what is known at one time. It never changes: callers keep it in an atomic pointer, and swap it.
 type State struct {
@@ -37,7 +62,8 @@ type State struct {
 
 type condition struct {
 	Observed
-	weight int
+	maintenance bool
+	weight      int
 	fullness
 }
 
@@ -71,11 +97,7 @@ func (p *Policy) State(before *State, seen map[string]Observed, measured []Measu
 	for i := range p.surrogates {
 		u, c := &p.surrogates[i], &s.surrogates[i]
 		c.Observed = seen[u.Name]
-		c.Maintenance = c.Maintenance || u.Maintenance
-		c.weight = u.Weight
-		if c.Weight != nil {
-			c.weight = max(*c.Weight, 0)
-		}
+		c.maintenance, c.weight = c.InMaintenance(&u.Surrogate), c.WeightOf(&u.Surrogate)
 		c.sessions, c.capacity = c.Sessions, u.Capacity
 		c.update(was["surrogate "+u.Name], p.resume)
 		s.sites[u.site].sessions += c.sessions
@@ -145,14 +167,14 @@ func (s *State) Sites() []SiteState {
 // usable reports whether a surrogate can take a client.
 func (s *State) usable(u int) bool {
 	c := &s.surrogates[u]
-	return !c.Maintenance && !c.Down && c.weight > 0 && !c.full
+	return !c.maintenance && !c.Down && c.weight > 0 && !c.full
 }
 
 // unusable says why a surrogate cannot take a client; "": it can.
 func (s *State) unusable(u int) string {
 	name, c := s.policy.surrogates[u].Name, &s.surrogates[u]
 	switch {
-	case c.Maintenance:
+	case c.maintenance:
 		return name + " is in maintenance"
 	case c.Down && c.Error != "":
 		return name + " is down: " + c.Error

@@ -15,7 +15,7 @@ func randomAddr(r *rand.Rand, v6 bool) netip.Addr {
 		}
 		return netip.AddrFrom16(a)
 	}
-	a := [4]byte{byte(r.IntN(2) * 255), byte(r.IntN(3)), byte(r.IntN(2) * 255), byte(r.IntN(256))}
+	a := [4]byte{byte(r.IntN(2) * 255), byte(r.IntN(3)), byte(r.IntN(2) * 255), byte(r.IntN(4) * r.IntN(86))}
 	return netip.AddrFrom4(a)
 }
 
@@ -26,7 +26,11 @@ func TestTable(t *testing.T) {
 		prefixes := make([]netip.Prefix, r.IntN(40))
 		for i := range prefixes {
 			a := randomAddr(r, r.IntN(3) == 0)
-			prefixes[i], _ = a.Prefix(r.IntN(a.BitLen() + 1))
+			bits := r.IntN(a.BitLen() + 1)
+			if r.IntN(2) == 0 {
+				bits = a.BitLen() - r.IntN(4)
+			}
+			prefixes[i], _ = a.Prefix(bits)
 		}
 		naive := func(a netip.Addr) int {
 			best := -1

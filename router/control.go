@@ -11,10 +11,8 @@ import (
 	"baton/api"
 	"baton/daemon"
 	kernel "baton/datapath/router"
-	"baton/document"
 	"baton/router/config"
 	"baton/router/explain"
-	"baton/router/health"
 	"baton/router/metrics"
 )
 
@@ -24,7 +22,8 @@ func (r *Router) backend() api.Backend {
 		Part: api.RouterBackend{
 			Status:   func(context.Context) (api.RouterStatus, error) { return r.Status() },
 			Explain:  func(_ context.Context, q api.RouterQuestion) (api.RouterExplanation, error) { return r.explain(q) },
-			Drain:    func(_ context.Context, d api.RouterDrainRequest) (api.RouterDrainResult, error) { return r.drain(d) },
+			Drain:    r.drain,
+			Backend:  r.backendChange,
 			Sessions: func(_ context.Context, yield func(api.RouterSession) bool) error { return r.eachSession(yield) },
 		},
 		Counters: daemon.Counters(r.Status, metrics.Series),
@@ -103,6 +102,7 @@ func (r *Router) Status() (api.RouterStatus, error) {
 			if err != nil {
 				return st, err
 			}
+			one.Origin, one.Changed, one.Leaving = originOf(&p.cfg.Surrogates[i], s.changes)
 			st.Sessions += one.Sessions
 			pool.Surrogates = append(pool.Surrogates, one)
 		}
@@ -110,6 +110,7 @@ func (r *Router) Status() (api.RouterStatus, error) {
 	}
 	st.AccessLogs = r.accessLogs()
 	r.certificateStatus(&st)
+	r.sourcesStatus(&st, s.changes)
 	st.QUIC, err = r.statusQUIC()
 	return st, err
 }
@@ -148,7 +149,7 @@ func (r *Router) surrogateStatus(s *state, sg *config.Surrogate, id uint16) (api
 		return api.RouterSurrogate{}, err
 	}
 	out := api.RouterSurrogate{
-		Name: sg.Name, Address: sg.Address, Weight: sg.Weight, Phase: string(h.Phase), Up: h.Up, Draining: h.Draining,
+		Name: sg.Name, Address: sg.Address, Weight: sg.Weight, Priority: sg.Priority, Phase: string(h.Phase), Up: h.Up, Draining: h.Draining,
 		Since: h.Since, LastError: h.LastError, Sessions: legs.Active, QUIC: r.quicSessions(sg.Address), IdleLegs: legs.Idle, OpeningLegs: legs.Opening,
 		Handoffs: counted.Handoffs, Recycled: counted.Recycled, Failed: counted.Failed, BytesTo: counted.BytesIn, BytesFrom: counted.BytesOut,
 	}
@@ -161,18 +162,6 @@ func (r *Router) surrogateStatus(s *state, sg *config.Surrogate, id uint16) (api
 		out.Proxied = "it is on this host"
 	}
 	return out, nil
-}
-
-func (r *Router) drain(d api.RouterDrainRequest) (api.RouterDrainResult, error) {
-	if err := r.health.Drain(d.Surrogate, !d.Undo); err != nil {
-		if errors.Is(err, health.ErrUnknown) {
-			return api.RouterDrainResult{}, fmt.Errorf("surrogate %q: %w (%s)", d.Surrogate, api.ErrNotFound, document.Meant(d.Surrogate, surrogateNames(r.current().cfg)))
-		}
-		return api.RouterDrainResult{}, err
-	}
-	id := r.current().ids[d.Surrogate]
-	counted, err := r.legs.Count(id)
-	return api.RouterDrainResult{Surrogate: d.Surrogate, Draining: !d.Undo, Sessions: counted.Active}, err
 }
 
 func surrogateNames(cfg *config.Config) []string {

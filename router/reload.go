@@ -13,6 +13,7 @@ import (
 	"baton/api"
 	"baton/document"
 	"baton/router/config"
+	"baton/router/discover"
 	"baton/router/explain"
 )
 
@@ -41,7 +42,9 @@ func (r *Router) reload() (api.ReloadResult, error) {
 	if fixed := fixedAtStart(old.cfg, cfg); fixed != "" {
 		return api.ReloadResult{}, cfg.Places.Wrong(fixed, "takes effect at a restart only", "")
 	}
-	if err := Check(cfg); err != nil {
+	changes, dropped := old.changes.Under(cfg)
+	next, left := r.merged(cfg, changes)
+	if err := Check(next); err != nil {
 		return api.ReloadResult{}, err
 	}
 	for _, p := range cfg.Pools {
@@ -53,28 +56,43 @@ func (r *Router) reload() (api.ReloadResult, error) {
 	if err != nil {
 		return api.ReloadResult{}, err
 	}
+	if err := r.access.Update(next); err != nil {
+		return api.ReloadResult{}, err
+	}
+	if err := r.replace(next, changes, mtu); err != nil {
+		return api.ReloadResult{}, errors.Join(err, r.access.Update(old.cfg))
+	}
+	r.loaded.Store(time.Now().UnixNano())
+	result := api.ReloadResult{Config: cfg.File, Changed: differences(old.cfg, next)}
+	for _, name := range dropped {
+		result.Changed = append(result.Changed, "the file says otherwise of surrogate "+name+" now: its changes by API are dropped")
+	}
+	r.reloaded(cfg, left, len(dropped) > 0)
+	return result, nil
+}
+
+// replace puts a configuration with its changes in force: all of it, or the old one stays. r.reloading is held.
+func (r *Router) replace(next *config.Config, changes discover.Changes, mtu int) error {
+	old := r.current()
 	n, err := old.numbers(r.dp)
 	if err != nil {
-		return api.ReloadResult{}, err
+		return err
 	}
-	s, err := newState(cfg, n)
+	s, err := newState(next, n)
 	if err != nil {
-		return api.ReloadResult{}, err
+		return err
 	}
-	if err := r.access.Update(cfg); err != nil {
-		return api.ReloadResult{}, err
-	}
+	s.changes = changes
 	before := r.mtu
 	if err := r.enforce(s, mtu); err != nil {
-		return api.ReloadResult{}, errors.Join(err, r.enforce(old, before), r.access.Update(old.cfg))
+		return errors.Join(err, r.enforce(old, before))
 	}
 	for name := range old.ids {
 		if _, kept := s.ids[name]; !kept {
 			r.metrics.Forget(name)
 		}
 	}
-	r.loaded.Store(time.Now().UnixNano())
-	return api.ReloadResult{Config: cfg.File, Changed: differences(old.cfg, cfg)}, nil
+	return nil
 }
 
 // enforce applies a state.
@@ -86,6 +104,9 @@ func (r *Router) enforce(s *state, mtu int) error {
 		return err
 	}
 	if err := r.health.Update(targets(s.cfg)); err != nil {
+		return err
+	}
+	if err := r.drainAll(s); err != nil {
 		return err
 	}
 	if err := r.legs.Update(r.surrogates(s)); err != nil {
@@ -107,6 +128,8 @@ func fixedAtStart(old, next *config.Config) string {
 		return "metrics"
 	case old.Listen.State != next.Listen.State:
 		return "state"
+	case old.Listen.Saved != next.Listen.Saved:
+		return "saved"
 	case old.Limits != next.Limits:
 		return "limits"
 	}

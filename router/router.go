@@ -72,6 +72,7 @@ type Router struct {
 	ctx     context.Context
 
 	addresses addresses
+	discovery discovery
 }
 
 // New adopts the data path or creates one. Nothing is attached or answered before Run. Close undoes it.
@@ -82,6 +83,7 @@ func New(o Options) (_ *Router, err error) {
 		changed: make(chan struct{}, 1), shown: make(chan struct{}, 1),
 		metrics: metrics.New(),
 	}
+	r.discovery.prepare(o.Config)
 	defer func() {
 		if err != nil {
 			r.Close()
@@ -127,10 +129,14 @@ func New(o Options) (_ *Router, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := newState(cfg, n)
+	changes := r.recall()
+	merged, left := r.merged(cfg, changes)
+	r.discovery.keep(left)
+	s, err := newState(merged, n)
 	if err != nil {
 		return nil, err
 	}
+	s.changes = changes
 	if err := s.keepNumbers(r.dp); err != nil {
 		return nil, err
 	}
@@ -138,9 +144,12 @@ func New(o Options) (_ *Router, err error) {
 		return nil, err
 	}
 	r.health, err = health.New(health.Options{
-		Targets: targets(cfg), OnChange: r.healthChanged, OnCheck: r.metrics.Checked, OnSeen: r.lookAgain, Log: o.Log,
+		Targets: targets(merged), OnChange: r.healthChanged, OnCheck: r.metrics.Checked, OnSeen: r.lookAgain, Log: o.Log,
 	})
 	if err != nil {
+		return nil, err
+	}
+	if err := r.drainAll(s); err != nil {
 		return nil, err
 	}
 	s.choose(r.health.State)
@@ -254,6 +263,7 @@ func (r *Router) start(ctx context.Context) error {
 	if err := r.open(s); err != nil {
 		return err
 	}
+	r.discovery.run(r, ctx)
 	r.group.Go(func() error { return r.sweep(ctx) })
 	r.group.Go(func() error { return r.follow(ctx) })
 	r.group.Go(func() error { return r.watchCertificates(ctx) })

@@ -9,6 +9,7 @@ import (
 
 	"baton/router/choose"
 	"baton/router/config"
+	"baton/router/discover"
 	"baton/router/fields"
 	"baton/router/head"
 	"baton/router/health"
@@ -28,6 +29,7 @@ type state struct {
 	quics   map[netip.AddrPort]int // VIP index of those
 	watched [][]string             // by VIP: names of fields that requests to pools with fields must not have
 	fresh   []uint16               // newly assigned surrogates' numbers, until stored in the data path
+	changes discover.Changes       // by API
 }
 
 type poolState struct {
@@ -158,6 +160,7 @@ func (p *poolState) pick(hash uint64, client netip.Addr, exclude []string, sessi
 				}
 			}
 		}
+		choose.Rank(left)
 		c = &choices{candidates: left, table: choose.Table(p.cfg.Policy, left)}
 		if p.cfg.Policy == config.Nearest {
 			c.zones = choose.Nearest(p.cfg.Nearest, left)

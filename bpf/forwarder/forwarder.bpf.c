@@ -369,64 +369,16 @@ static __always_inline int finish(struct __sk_buff *skb, struct traversal *t, bo
 	return p ? bpf_redirect(p->ifindex, redirect_flags(p)) : TC_ACT_SHOT;
 }
 
-SEC("tc")
-int forwarder_ingress(struct __sk_buff *skb)
-{
-	__u32 ifindex = skb->ifindex, *place = bpf_map_lookup_elem(&port_of, &ifindex);
-	struct pipeline *st = the_pipeline();
-	struct traversal *t = traversal();
-	struct port *p;
-	int action;
-
-	if (!t || !st || !place) {
-		count(NOT_A_PORT);
-		return LEAVE;
-	}
-	p = bpf_map_lookup_elem(&ports, place);
-	if (!p || p->flags & (PORT_NO_RECV | PORT_DOWN)) {
-		count(DROP_PORT_RECV);
-		return TC_ACT_SHOT;
-	}
-	if (st->bindings) {
-		action = forward_microflow(skb, *place);
-		if (action >= 0)
-			return action;
-	}
-	begin(t);
-	t->frame.fields.metadata = t->frame.fields.tunnel_id = 0;
-	t->frame.fields.in_port = p->number;
-	t->outcome.in = *place;
-	if (parse(skb, &t->frame)) {
-		count(DROP_SHORT);
-		return TC_ACT_SHOT;
-	}
-	if (st->fragments && t->frame.fragment) {
-		count(DROP_FRAG);
-		return TC_ACT_SHOT;
-	}
-	measure(skb, &t->frame, &t->weight);
-	lookup_megaflow(&t->trail, &t->frame.fields);
-	if (enter(skb, t, 0)) {
-		if (t->trail.learning)
-			store_megaflow(&t->trail);
-		count(t->outcome.verdict);
-		return TC_ACT_SHOT;
-	}
-	return finish(skb, t, true);
-}
-
 /* The loop device: a copy continues with its bucket or the tables, or user space sends a packet. */
-SEC("tc")
-int forwarder_loop(struct __sk_buff *skb)
+static __always_inline int from_loop(struct __sk_buff *skb, struct traversal *t)
 {
 	__u32 zero = 0, place = skb->mark & (COPIES - 1), mark = skb->mark;
 	struct packet_out *out = bpf_map_lookup_elem(&packet_outs, &zero);
 	struct copy *c = bpf_map_lookup_elem(&copies, &place);
-	struct traversal *t = traversal();
 	struct bucket *b;
 	struct copy was;
 
-	if (!t || !out || !c)
+	if (!out || !c)
 		return TC_ACT_SHOT;
 	begin(t);
 	t->cookie = ~0ULL;
@@ -468,6 +420,57 @@ int forwarder_loop(struct __sk_buff *skb)
 		t->list.end = b->ops + b->count;
 	}
 	return finish(skb, t, false);
+}
+
+SEC("tc")
+int forwarder_ingress(struct __sk_buff *skb)
+{
+	__u32 ifindex = skb->ifindex, *place = bpf_map_lookup_elem(&port_of, &ifindex);
+	struct pipeline *st = the_pipeline();
+	struct traversal *t = traversal();
+	struct port *p;
+	int action;
+
+	if (!t || !st)
+		return LEAVE;
+	if (!place) {
+		/* One program for both: the functions that they share are verified once. */
+		if (ifindex == st->loop)
+			return from_loop(skb, t);
+		count(NOT_A_PORT);
+		return LEAVE;
+	}
+	p = bpf_map_lookup_elem(&ports, place);
+	if (!p || p->flags & (PORT_NO_RECV | PORT_DOWN)) {
+		count(DROP_PORT_RECV);
+		return TC_ACT_SHOT;
+	}
+	if (st->bindings) {
+		action = forward_microflow(skb, *place);
+		if (action >= 0)
+			return action;
+	}
+	begin(t);
+	t->frame.fields.metadata = t->frame.fields.tunnel_id = 0;
+	t->frame.fields.in_port = p->number;
+	t->outcome.in = *place;
+	if (parse(skb, &t->frame)) {
+		count(DROP_SHORT);
+		return TC_ACT_SHOT;
+	}
+	if (st->fragments && t->frame.fragment) {
+		count(DROP_FRAG);
+		return TC_ACT_SHOT;
+	}
+	measure(skb, &t->frame, &t->weight);
+	lookup_megaflow(&t->trail, &t->frame.fields);
+	if (enter(skb, t, 0)) {
+		if (t->trail.learning)
+			store_megaflow(&t->trail);
+		count(t->outcome.verdict);
+		return TC_ACT_SHOT;
+	}
+	return finish(skb, t, true);
 }
 
 /* Keeps the types in the object, for the generated Go types. */

@@ -51,6 +51,7 @@ func tree(e cli.Env) *cobra.Command {
 		elsewhere = append(elsewhere, command+"=baton "+command)
 	}
 	root.Annotations = map[string]string{cli.Elsewhere: strings.Join(elsewhere, ",")}
+	root.AddCommand(policyCommand(e))
 	root.AddCommand(part.HostStatus(e, name, parts), part.Version(e, name, version))
 	return root
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"baton/nameserver"
 	"baton/nameserver/answer"
 	"baton/nameserver/config"
+	"baton/nameserver/route"
 )
 
 func nameserverPart() *part.Part {
@@ -49,6 +51,9 @@ func checkNameserver(file string) (part.Checked, error) {
 	zones, warnings, err := nameserver.Zones(cfg)
 	if err == nil {
 		_, err = answer.Compile(zones)
+	}
+	if err == nil {
+		_, err = route.New(cfg, slog.New(slog.DiscardHandler)) // the files of the policy
 	}
 	if err != nil {
 		return part.Checked{}, err

@@ -19,6 +19,7 @@ import (
 	"baton/experiments/anycastpurge"
 	"baton/experiments/anycastresets"
 	"baton/experiments/clientaddress"
+	"baton/experiments/dnsrate"
 	"baton/experiments/endhost"
 	"baton/experiments/forwarder"
 	"baton/experiments/handoff"
@@ -44,6 +45,7 @@ func allExperiments() []experiments.Runnable {
 		clientaddress.Experiment(),
 		clientaddress.Logs(),
 		http3.Experiment(),
+		dnsrate.Experiment(),
 		longpath.Experiment(),
 		scale.Experiment(),
 		scale.Proxies(),

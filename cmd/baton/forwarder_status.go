@@ -10,7 +10,44 @@ import (
 	"time"
 
 	"baton/api"
+	"baton/cmd/cli"
 )
+
+// printForwarders prints a process: its forwarder, or a line for each of several, and all of them if wide.
+func printForwarders(out io.Writer, s *api.ForwarderStatus, wide bool, now time.Time) error {
+	if len(s.Datapaths) == 0 {
+		return printForwarder(out, s, wide, now)
+	}
+	fmt.Fprintf(out, "%s, %s: baton %s, pid %d, up %s\n", s.Name, cli.Count(len(s.Datapaths), "datapath"), s.Version, s.PID, now.Sub(s.Started).Round(time.Second))
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\nDATAPATH\tID\tPORTS UP\tCONTROLLERS\tENTRIES\tFORWARDED\tMISSED\tLOST\t")
+	for i := range s.Datapaths {
+		d := &s.Datapaths[i]
+		up, channels := 0, 0
+		for _, p := range d.Ports {
+			if p.Up {
+				up++
+			}
+		}
+		for _, e := range d.Endpoints {
+			if !e.Listens {
+				channels += len(e.Channels)
+			}
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d of %d\t%d\t%d\t%d\t%d\t%d\t\n", d.Name, d.DatapathID, up, len(d.Ports), channels, d.Entries.Used,
+			d.Packets["forwarded"], d.Packets["drop_miss"], d.UpcallsLost)
+	}
+	if err := w.Flush(); err != nil || !wide {
+		return err
+	}
+	for i := range s.Datapaths {
+		fmt.Fprintln(out)
+		if err := printForwarder(out, &s.Datapaths[i], wide, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func printForwarder(out io.Writer, s *api.ForwarderStatus, wide bool, now time.Time) error {
 	fmt.Fprintf(out, "%s, datapath %s, fail mode %s: baton %s, pid %d, up %s\n",

@@ -19,7 +19,7 @@ import (
 )
 
 func forwarderTraceCommand(p *part.Part, e cli.Env) *cobra.Command {
-	var inPort, pcap string
+	var datapath, inPort, pcap string
 	c := &cobra.Command{
 		Use:   "trace [PACKET]",
 		Short: "Trace a packet through the current flow entries",
@@ -37,7 +37,7 @@ icmpv4_type, icmpv4_code, icmpv6_type, icmpv6_code. With --pcap it is the first 
 		if err != nil {
 			return cli.UsageError{Err: err}
 		}
-		t, err := client.ForwarderTrace(ctx, api.ForwarderTraceRequest{InPort: inPort, Frame: frame})
+		t, err := client.ForwarderTrace(ctx, api.ForwarderTraceRequest{Datapath: datapath, InPort: inPort, Frame: frame})
 		if err != nil {
 			return err
 		}
@@ -47,6 +47,7 @@ icmpv4_type, icmpv4_code, icmpv6_type, icmpv6_code. With --pcap it is the first 
 		})
 	})
 	c.Flags().StringVar(&inPort, "in-port", "", "the input `port`: number, LOCAL or interface (required)")
+	c.Flags().StringVar(&datapath, "datapath", "", "`name` of one of several datapaths of the forwarder")
 	c.Flags().StringVar(&pcap, "pcap", "", "trace the first packet of this capture `file`")
 	_ = c.MarkFlagRequired("in-port")
 	return c

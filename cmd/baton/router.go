@@ -198,6 +198,7 @@ func printRouter(out io.Writer, s *api.RouterStatus, wide bool, now time.Time) e
 	if err := printBackends(out, s, wide, now); err != nil {
 		return err
 	}
+	printSources(out, s, now)
 	for _, w := range s.Warnings {
 		fmt.Fprintln(out, "warning:", w)
 	}
@@ -211,12 +212,19 @@ func printBackends(out io.Writer, s *api.RouterStatus, wide bool, now time.Time)
 	if wide {
 		more = "LEGS\tFOR\tWEIGHT\tPOLICY\tLAST ERROR\t"
 	}
+	from := wide || hasOrigins(s)
+	if from {
+		more += "FROM\t"
+	}
 	fmt.Fprintln(w, "POOL\tSURROGATE\tADDRESS\tSTATE\tSESSIONS\tIDLE LEGS\t"+more)
 	for _, p := range s.Pools {
 		for _, sg := range p.Surrogates {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t", p.Name, sg.Name, sg.Address, surrogateState(&sg), sg.Sessions, sg.IdleLegs)
 			if wide {
 				fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t", cli.Dash(sg.LegsMode), cli.Age(now, sg.Since), sg.Weight, p.Policy, cli.Dash(sg.LastError))
+			}
+			if from {
+				fmt.Fprintf(w, "%s\t", surrogateOrigin(&sg))
 			}
 			fmt.Fprintln(w)
 		}
@@ -226,7 +234,10 @@ func printBackends(out io.Writer, s *api.RouterStatus, wide bool, now time.Time)
 
 func surrogateState(sg *api.RouterSurrogate) string {
 	state := sg.Phase
-	if sg.Draining {
+	switch {
+	case sg.Leaving:
+		state += ", removed with its last session"
+	case sg.Draining:
 		state += ", draining"
 	}
 	if sg.Proxied != "" {

@@ -45,56 +45,6 @@ func routerSessionsCommand(p *part.Part, e cli.Env) *cobra.Command {
 	})
 }
 
-func routerBackendCommand(p *part.Part, e cli.Env) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "backend",
-		Short: "List surrogates (backends), and take them out of service and back in",
-		Example: `  baton router backend list
-  baton router backend drain s1
-  baton router backend undrain s1`,
-	}
-	c.AddCommand(
-		p.Show(e, &cobra.Command{
-			Use:     "list",
-			Short:   "List the surrogates with their state, sessions and idle legs (connections)",
-			Example: "  baton router backend list\n  baton router backend list -w",
-		}, func(ctx context.Context, client *api.Client, format *cli.Format) error {
-			s, err := client.Router(ctx)
-			if err != nil {
-				return err
-			}
-			return format.Print(e.Out, s.Pools, func(out io.Writer, wide bool) error { return printBackends(out, &s, wide, time.Now()) })
-		}),
-		drainCommand(p, e, &cobra.Command{
-			Use:     "drain SURROGATE",
-			Short:   "Send a surrogate no new sessions; existing ones continue",
-			Example: "  baton router backend drain s1",
-		}, false),
-		drainCommand(p, e, &cobra.Command{
-			Use:     "undrain SURROGATE",
-			Short:   "Send a surrogate new sessions again",
-			Example: "  baton router backend undrain s1",
-		}, true))
-	return c
-}
-
-func drainCommand(p *part.Part, e cli.Env, c *cobra.Command, undo bool) *cobra.Command {
-	return p.Ask(c, func(ctx context.Context, client *api.Client, format *cli.Format, args []string) error {
-		d, err := client.RouterDrain(ctx, api.RouterDrainRequest{Surrogate: args[0], Undo: undo})
-		if err != nil {
-			return err
-		}
-		return format.Print(e.Out, d, func(out io.Writer, _ bool) error {
-			state := "gets new sessions again"
-			if d.Draining {
-				state = "gets no new sessions"
-			}
-			_, err := fmt.Fprintf(out, "%s %s; it has %d\n", d.Surrogate, state, d.Sessions)
-			return err
-		})
-	})
-}
-
 // request is the request to explain, as typed.
 type request struct {
 	client, method string

@@ -81,11 +81,20 @@ func routerDaemon(process api.Process) api.RouterBackend {
 			_ = yield(api.RouterSession{Surrogate: "s1"}) && yield(api.RouterSession{Surrogate: "s2"})
 			return nil
 		},
-		Drain: func(_ context.Context, r api.RouterDrainRequest) (api.RouterDrainResult, error) {
-			if r.Surrogate != "s1" {
-				return api.RouterDrainResult{}, fmt.Errorf("surrogate %q: %w", r.Surrogate, api.ErrNotFound)
+		Backend: func(_ context.Context, c api.RouterBackendChange) (api.RouterBackendResult, error) {
+			r := api.RouterBackendResult{Do: c.Do, Surrogate: c.Surrogate, Present: true, Pool: "p", Address: c.Address, Sessions: 2, Saved: true}
+			if c.Weight != nil {
+				r.Weight = *c.Weight
 			}
-			return api.RouterDrainResult{Surrogate: r.Surrogate, Draining: !r.Undo, Sessions: 2}, nil
+			r.Draining = c.Do == api.RouterBackendDrain || c.Do == api.RouterBackendRemove
+			r.Present = !c.Now
+			switch {
+			case c.Surrogate == "s7" && c.Do != api.RouterBackendAdd:
+				return r, fmt.Errorf("surrogate %q: %w", c.Surrogate, api.ErrNotFound)
+			case c.Surrogate == "s8":
+				r.Present, r.Problem = false, "its name is another one's"
+			}
+			return r, nil
 		},
 	}
 }
@@ -130,6 +139,18 @@ func TestVerbsOfParts(t *testing.T) {
 		{"router backend drain s1", 0, "s1 gets no new sessions; it has 2\n"},
 		{"router backend undrain s1", 0, "s1 gets new sessions again; it has 2\n"},
 		{"router backend undrain s1 -o json", 0, `"draining": false`},
+		{"router backend add p s7 192.0.2.7:80 --weight 3", 0, "s7 is in pool p, at 192.0.2.7:80 with weight 3\n"},
+		{"router backend add p s7 [2001:db8::7]:80 -o json", 0, `"address": "[2001:db8::7]:80"`},
+		{"router backend add p s7 web.test:80", cli.Usage, `"web.test:80" is not ADDRESS:PORT`},
+		{"router backend add p s7 192.0.2.7:80 --weight 300", cli.Usage, "300 is not a weight"},
+		{"router backend add p s7", cli.Usage, "ADDRESS is missing"},
+		{"router backend remove s1", 0, "s1 gets no new sessions, and is removed when those that it has (2) have ended\n"},
+		{"router backend remove s1 --now", 0, "s1 is removed\n"},
+		{"router backend weight s1 5", 0, "s1 has weight 5\n"},
+		{"router backend weight s1 much", cli.Usage, `"much" is not a weight`},
+		{"router backend reset --all", 0, "no surrogate is changed by command\n"},
+		{"router backend reset", cli.Usage, "give a surrogate, or --all"},
+		{"router backend reset s8", 0, "s8 is not in a pool: its name is another one's\n"},
 		{"router backend drain s7", cli.Usage, `surrogate "s7": not found`},
 		{"relay routes", 0, "d            via x"},
 		{"relay routes -o wide", 0, "y z"},

@@ -38,51 +38,54 @@ func (f *fixture) serveOn(t testing.TB, encrypted *tls.Config) {
 	})
 }
 
+// calls are calls by an operator: the result's or the error's text has what is given; called is what the modules get, "-" for nothing.
+var calls = []struct {
+	method, params, result string
+	code                   int
+	message, called        string
+}{
+	{"topology", `{}`, `"name":"access"`, 0, "", ""},
+	{"sessions", `{}`, `10.1.0.2:40000`, 0, "", ""},
+	{"sessions", `{"limit":1,"after":"10.1.0.2:40000 10.9.9.9:80"}`, `[{"client":"10.1.0.3:1"`, 0, "", ""},
+	{"sessions", `{"after":"nonsense"}`, "", -32602, "after does not name an item", ""},
+	{"sessions", `{"limit":-1}`, "", -32602, "limit is from 1 to 1000", ""},
+	{"sessions", `{"limt":1}`, "", -32602, `unknown field "limt"`, ""},
+	{"sessions", `{"limit":"x"}`, "", -32602, "limit may not be a JSON string", ""},
+	{"sessions", `[1]`, "", -32602, "parameters are an object", ""},
+	{"handoffs", `{"limit":2}`, `[{"id":3,`, 0, "", ""},
+	{"handoffs", `{"after":"2"}`, `[{"id":1,`, 0, "", ""},
+	{"handoffs", `{"after":"1"}`, `[]`, 0, "", ""},
+	{"surrogates", `{}`, `[{"name":"se1"`, 0, "", ""},
+	{"decisions", `{"limit":1}`, `"method":"handoff"`, 0, "", ""},
+	{"hello", `{"name":"rr 1","service":"10.9.9.9:80"}`, "", -32602, "name has 1 to 64", "-"},
+	{"hello", `{"name":"rr1"}`, "", -32602, "service is an address", "-"},
+	{"hello", `{"name":"rr1","service":"10.9.9.9:80"}`, `"strip":true`, 0, "", "hello rr1 rr1 10.9.9.9:80"},
+	{"hello", `{"name":"rr2","service":"10.9.9.9:80"}`, "", 4409, "this connection is that of rr1", "-"},
+	{"setrequestsize", `{"client":"10.1.0.2:4","service":"10.9.9.9:80","size":78,"request":"GET /a"}`, `{}`, 0, "", "size 10.1.0.2:4 invalid AddrPort 78 GET /a"},
+	{"setrequestsize", `{"leg":{"local":"10.9.0.1:7","remote":"10.2.0.2:80"},"size":90}`, `{}`, 0, "", "size invalid AddrPort 10.9.0.1:7 90 "},
+	{"setrequestsize", `{"size":78}`, "", -32602, "client and service name a session", "-"},
+	{"setrequestsize", `{"client":"10.1.0.2:4","service":"10.9.9.9:80","size":0}`, "", -32602, "size is the number", "-"},
+	{"setrequestsize", `{"client":"10.1.0.2:4","service":"10.9.9.9:80","size":-1}`, "", -32602, "size may not be", "-"},
+	{"setrequestsize", `{"client":"ten","service":"10.9.9.9:80","size":1}`, "", -32602, "", "-"},
+	{"getmatchingsess", `{"client":"10.1.0.2:4","service":"10.9.9.9:80"}`, `"surrogate":"se1"`, 0, "", "match 10.1.0.2:4"},
+	{"getmatchingsess", `{}`, "", -32602, "client and service are addresses", "-"},
+	{"proxied", `{"client":"10.1.0.2:4","service":"10.9.9.9:80","why":"chunked"}`, `{}`, 0, "", "proxied 10.1.0.2:4 chunked"},
+	{"proxied", `{"client":"10.1.0.2:4","service":"10.9.9.9:80","why":"panic"}`, "", -32603, "internal error", "-"},
+	{"setsurrogate", `{"name":"se1","change":{"weight":7}}`, `"weight":7`, 0, "", "set se1 by the-operator"},
+	{"setsurrogate", `{"name":"se9","change":{"weight":7}}`, "", 4404, `surrogate "se9": not found`, "-"},
+	{"setsurrogate", `{"name":"se1","change":{}}`, "", -32602, "change has a weight or a state", "-"},
+	{"setsurrogate", `{"name":"se1","change":{"weight":-1}}`, "", -32602, "change.weight is from 0", "-"},
+	{"setsurrogate", `{"name":"se1","change":{"state":"asleep"}}`, "", -32602, "change.state is one of", "-"},
+	{"subscribe", `{"topics":[]}`, "", -32602, "topics are a list", "-"},
+	{"subscribe", `{"topics":["weather"]}`, "", -32602, `topics have no "weather"`, "-"},
+	{"format", `{}`, "", -32601, `no method "format"`, "-"},
+}
+
 // TestCalls: each call, its result, and what the modules get.
 func TestCalls(t *testing.T) {
 	f := start(t, nil)
 	p := f.dial(t, Operator)
-	for _, tt := range []struct {
-		method, params, result string
-		code                   int
-		message, called        string
-	}{
-		{"topology", `{}`, `"name":"access"`, 0, "", ""},
-		{"sessions", `{}`, `10.1.0.2:40000`, 0, "", ""},
-		{"sessions", `{"limit":1,"after":"10.1.0.2:40000 10.9.9.9:80"}`, `[{"client":"10.1.0.3:1"`, 0, "", ""},
-		{"sessions", `{"after":"nonsense"}`, "", -32602, "after does not name an item", ""},
-		{"sessions", `{"limit":-1}`, "", -32602, "limit is from 1 to 1000", ""},
-		{"sessions", `{"limt":1}`, "", -32602, `unknown field "limt"`, ""},
-		{"sessions", `{"limit":"x"}`, "", -32602, "limit may not be a JSON string", ""},
-		{"sessions", `[1]`, "", -32602, "parameters are an object", ""},
-		{"handoffs", `{"limit":2}`, `[{"id":3,`, 0, "", ""},
-		{"handoffs", `{"after":"2"}`, `[{"id":1,`, 0, "", ""},
-		{"handoffs", `{"after":"1"}`, `[]`, 0, "", ""},
-		{"surrogates", `{}`, `[{"name":"se1"`, 0, "", ""},
-		{"decisions", `{"limit":1}`, `"method":"handoff"`, 0, "", ""},
-		{"hello", `{"name":"rr 1","service":"10.9.9.9:80"}`, "", -32602, "name has 1 to 64", "-"},
-		{"hello", `{"name":"rr1"}`, "", -32602, "service is an address", "-"},
-		{"hello", `{"name":"rr1","service":"10.9.9.9:80"}`, `"strip":true`, 0, "", "hello rr1 rr1 10.9.9.9:80"},
-		{"hello", `{"name":"rr2","service":"10.9.9.9:80"}`, "", 4409, "this connection is that of rr1", "-"},
-		{"setrequestsize", `{"client":"10.1.0.2:4","service":"10.9.9.9:80","size":78,"request":"GET /a"}`, `{}`, 0, "", "size 10.1.0.2:4 invalid AddrPort 78 GET /a"},
-		{"setrequestsize", `{"leg":{"local":"10.9.0.1:7","remote":"10.2.0.2:80"},"size":90}`, `{}`, 0, "", "size invalid AddrPort 10.9.0.1:7 90 "},
-		{"setrequestsize", `{"size":78}`, "", -32602, "client and service name a session", "-"},
-		{"setrequestsize", `{"client":"10.1.0.2:4","service":"10.9.9.9:80","size":0}`, "", -32602, "size is the number", "-"},
-		{"setrequestsize", `{"client":"10.1.0.2:4","service":"10.9.9.9:80","size":-1}`, "", -32602, "size may not be", "-"},
-		{"setrequestsize", `{"client":"ten","service":"10.9.9.9:80","size":1}`, "", -32602, "", "-"},
-		{"getmatchingsess", `{"client":"10.1.0.2:4","service":"10.9.9.9:80"}`, `"surrogate":"se1"`, 0, "", "match 10.1.0.2:4"},
-		{"getmatchingsess", `{}`, "", -32602, "client and service are addresses", "-"},
-		{"proxied", `{"client":"10.1.0.2:4","service":"10.9.9.9:80","why":"chunked"}`, `{}`, 0, "", "proxied 10.1.0.2:4 chunked"},
-		{"proxied", `{"client":"10.1.0.2:4","service":"10.9.9.9:80","why":"panic"}`, "", -32603, "internal error", "-"},
-		{"setsurrogate", `{"name":"se1","change":{"weight":7}}`, `"weight":7`, 0, "", "set se1 by the-operator"},
-		{"setsurrogate", `{"name":"se9","change":{"weight":7}}`, "", 4404, `surrogate "se9": not found`, "-"},
-		{"setsurrogate", `{"name":"se1","change":{}}`, "", -32602, "change has a weight or a state", "-"},
-		{"setsurrogate", `{"name":"se1","change":{"weight":-1}}`, "", -32602, "change.weight is from 0", "-"},
-		{"setsurrogate", `{"name":"se1","change":{"state":"asleep"}}`, "", -32602, "change.state is one of", "-"},
-		{"subscribe", `{"topics":[]}`, "", -32602, "topics are a list", "-"},
-		{"subscribe", `{"topics":["weather"]}`, "", -32602, `topics have no "weather"`, "-"},
-		{"format", `{}`, "", -32601, `no method "format"`, "-"},
-	} {
+	for _, tt := range calls {
 		t.Run(tt.method+" "+tt.params, func(t *testing.T) {
 			p.t = t
 			f.mu.Lock()

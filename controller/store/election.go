@@ -36,6 +36,7 @@ type action struct {
 	kind       actionKind
 	seen       observation // the state that must still be in the store
 	generation uint64      // to claim
+	began      time.Time
 }
 
 type actionKind uint8
@@ -46,8 +47,11 @@ const (
 	doRenew              // write a renewal, if the claim is still that of seen
 )
 
+// mostFlying is how many actions may be without an answer: the next attempt may reach a member of the store that is well.
+const mostFlying = 4
+
 // election decides when to claim, to renew and to stop. It is pure: its owner gives it the time and what has happened, and carries out
-// one action at a time.
+// actions, several at a time.
 type election struct {
 	me     string
 	timing Timing
@@ -56,8 +60,7 @@ type election struct {
 	seen   observation
 	seenAt time.Time // of the last change
 
-	busy      bool
-	began     time.Time // of the action
+	flying    int // actions without an answer
 	master    bool
 	term      uint64    // the generation of its claim
 	renewedAt time.Time // the beginning of the last claim or renewal that has succeeded
@@ -93,20 +96,23 @@ func (e *election) tick(now time.Time) (action, time.Time) {
 	if e.master && !now.Before(e.until()) {
 		e.lose("the store did not answer in time")
 	}
+	tried := now.Sub(e.triedAt)
+	claims := e.master && e.floor >= e.term || !e.master && e.free(now)
 	switch {
-	case e.busy || !e.known:
-		return action{}, e.next(now)
-	case (e.master && e.floor >= e.term || !e.master && e.free(now)) && now.Sub(e.triedAt) >= e.timing.Renew/2:
-		e.start(now)
-		return action{kind: doClaim, seen: e.seen, generation: max(e.seen.Generation, e.floor) + 1}, e.next(now)
-	case e.master && now.Sub(e.triedAt) >= e.timing.Renew:
-		e.start(now)
-		return action{kind: doRenew, seen: e.seen}, e.next(now)
+	case !e.known || e.flying >= mostFlying:
+	case claims && (tried >= e.timing.Renew || e.flying == 0 && tried >= e.timing.Renew/2):
+		return e.start(now, action{kind: doClaim, seen: e.seen, generation: max(e.seen.Generation, e.floor) + 1}), e.next(now)
+	case e.master && tried >= e.timing.Renew:
+		return e.start(now, action{kind: doRenew, seen: e.seen}), e.next(now)
 	}
 	return action{}, e.next(now)
 }
 
-func (e *election) start(now time.Time) { e.busy, e.began, e.triedAt = true, now, now }
+func (e *election) start(now time.Time, a action) action {
+	e.flying++
+	e.triedAt, a.began = now, now
+	return a
+}
 
 // free reports whether there is no other master who may be alive. A claim of its own that has run out is nobody's.
 func (e *election) free(now time.Time) bool {
@@ -126,37 +132,38 @@ func (e *election) next(now time.Time) time.Time {
 		earlier(e.triedAt.Add(e.timing.Renew))
 	} else {
 		earlier(e.triedAt.Add(e.timing.Renew / 2))
+		earlier(e.triedAt.Add(e.timing.Renew))
 		earlier(e.seenAt.Add(e.timing.Takeover))
 	}
 	return next
 }
 
-// done takes the result of the last action: whether it was written, and what is in the store now. After an error the store is as it
-// was or as it was to be: nobody knows, and observations will tell.
+// done takes the result of an action: whether it was written, and what was in the store then. After an error the store is as it was or
+// as it was to be: nobody knows, and observations will tell.
 func (e *election) done(now time.Time, a action, written bool, o observation, err error) {
-	e.busy = false
-	if err != nil {
+	e.flying--
+	switch {
+	case err != nil:
 		return
-	}
-	if !written {
-		if a.kind == doRenew && e.master {
+	case !written:
+		if a.kind == doRenew && e.master && o.Holder != e.me {
 			e.lose("another controller has taken over: " + o.Holder)
 		}
 		e.observe(now, o)
 		return
 	}
-	e.known, e.seenAt = true, now
+	e.known = true
 	if o.newer(e.seen) {
-		e.seen = o
+		e.seen, e.seenAt = o, now
 	}
-	if e.seen.revision != o.revision || now.Sub(e.began) >= e.timing.Stop {
+	if e.seen.revision != o.revision || now.Sub(a.began) >= e.timing.Stop {
 		return // it has been overtaken while the answer was on its way
 	}
 	if a.kind == doClaim {
 		e.master, e.term = true, a.generation
 	}
-	if e.master {
-		e.renewedAt, e.why = e.began, ""
+	if e.master && a.began.After(e.renewedAt) {
+		e.renewedAt, e.why = a.began, ""
 	}
 }
 

@@ -47,7 +47,7 @@ func won(t *testing.T) script {
 	if a.generation != 7 {
 		t.Fatalf("the generation is %d, want 7", a.generation)
 	}
-	s.expect(5, doNothing, false) // one action at a time
+	s.expect(5, doNothing, false)
 	s.done(at(10), a, true, seen("a", 7, 4, 4), nil)
 	return s
 }
@@ -70,20 +70,36 @@ func TestMasterStops(t *testing.T) {
 	a := s.expect(250, doRenew, true)
 	s.done(at(600), a, false, observation{}, errors.New("no quorum"))
 	a = s.expect(600, doRenew, true)
+	late := s.expect(850, doRenew, true) // the next attempt does not wait for the answer
 	if !s.is(at(1099)) || s.is(at(1100)) {
 		t.Error("it is the master for another time than Stop")
 	}
-	s.expect(1100, doNothing, false)
-	s.done(at(1200), a, true, seen("a", 7, 4, 5), nil) // too late to be the master by it
-	if s.is(at(1200)) {
+	again := s.expect(1100, doClaim, false)
+	if again.generation != 8 {
+		t.Errorf("it claims generation %d", again.generation)
+	}
+	s.done(at(1150), a, true, seen("a", 7, 4, 5), nil) // too late to be the master by it
+	if s.is(at(1150)) {
 		t.Error("a late answer makes a master")
 	}
-	a = s.expect(1200, doClaim, false)
-	if a.generation != 8 {
-		t.Errorf("it claims generation %d", a.generation)
+	s.done(at(1160), again, true, seen("a", 8, 6, 6), nil)
+	s.expect(1160, doNothing, true)
+	s.done(at(1170), late, false, seen("a", 8, 6, 6), nil) // of the earlier claim
+	s.expect(1170, doNothing, true)
+}
+
+// TestAttemptsAreBounded: a store that does not answer is not flooded.
+func TestAttemptsAreBounded(t *testing.T) {
+	s := won(t)
+	n := 0
+	for ms := 250; ms < 10_000; ms += 10 {
+		if a, _ := s.tick(at(ms)); a.kind != doNothing {
+			n++
+		}
 	}
-	s.done(at(1210), a, true, seen("a", 8, 6, 6), nil)
-	s.expect(1210, doNothing, true)
+	if n != mostFlying {
+		t.Errorf("%d attempts without an answer", n)
+	}
 }
 
 // TestPausedProcess: after a pause it is no master, before anything else has run.
@@ -194,7 +210,7 @@ func (w *world) late() time.Time { return w.now.Add(time.Duration(w.r.IntN(80)) 
 // send has the store carry out an action, late, and answers, late; or one of the two is lost.
 func (w *world) send(c *simulated, a action) {
 	lost := func() bool { return w.now.Before(c.cut) || w.r.IntN(40) == 0 }
-	giveUp := event{w.now.Add(timing.Stop / 3), func() { c.done(w.now, a, false, observation{}, errors.New("no answer")) }}
+	giveUp := event{w.now.Add(timing.Stop), func() { c.done(w.now, a, false, observation{}, errors.New("no answer")) }}
 	if lost() {
 		c.events = append(c.events, giveUp)
 		return
@@ -215,7 +231,6 @@ func (w *world) send(c *simulated, a action) {
 		}
 		o := w.state
 		if lost() {
-			giveUp.at = w.now.Add(timing.Stop / 3)
 			c.events = append(c.events, giveUp)
 			return
 		}

@@ -55,7 +55,7 @@ func (l *elector) run(ctx context.Context) {
 }
 
 func (l *elector) carryOut(ctx context.Context, a action) {
-	ctx, cancel := context.WithTimeout(ctx, l.election.timing.Stop/3) // three attempts fit into a master's time
+	ctx, cancel := context.WithTimeout(ctx, l.election.timing.Stop) // an answer after it is of no use
 	defer cancel()
 	written, o, err := l.cluster.carryOut(ctx, a, l.election.me)
 	if err != nil {

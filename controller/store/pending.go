@@ -8,9 +8,10 @@ import (
 
 // later takes a record that is written by and by.
 func (s *Store) later(o op) {
+	now := s.Term()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.term.Holder != "" && !s.term.Master && s.term.Holder != s.me() {
+	if now.Holder != "" && !now.Master && now.Holder != s.me() {
 		s.dropped++ // another controller is the master: its records count
 		return
 	}
@@ -85,6 +86,7 @@ func (s *Store) flush(ctx context.Context) (more bool) {
 	if err == nil {
 		return len(s.pending) > 0
 	}
+	wake(s.announce) // another controller may be the master: then they are dropped
 	if ctx.Err() == nil {
 		time.AfterFunc(pause, func() { wake(s.wake) })
 	}

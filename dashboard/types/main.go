@@ -16,7 +16,7 @@ import (
 // roots are what the page reads and sends; what they consist of is found from them.
 var roots = []any{
 	api.ControllerTopology{}, api.ControllerSession{}, api.ControllerHandoff{}, api.ControllerSurrogate{},
-	api.RoutingDecision{}, api.ControllerSurrogateChange{},
+	api.RoutingDecision{}, api.ControllerRates{}, api.ControllerSurrogateChange{},
 }
 
 func main() {
@@ -72,6 +72,8 @@ func typeOf(b *bytes.Buffer, t reflect.Type, written map[reflect.Type]bool) stri
 		return typeOf(b, t.Elem(), written)
 	case reflect.Slice:
 		return typeOf(b, t.Elem(), written) + "[] | null"
+	case reflect.Map:
+		return fmt.Sprintf("Record<string, %s> | null", typeOf(b, t.Elem(), written))
 	case reflect.Struct:
 		write(b, t, written)
 		return t.Name()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -63,6 +64,8 @@ type Options struct {
 	Entries, Ops, Lists, Subtables            int
 	Groups, Buckets, Slots, Meters, Megaflows int  // Megaflows: per processor, a power of two
 	Bindings                                  int  // size of the binding table; 0: none, and bind drops
+	Upcalls                                   int  // bytes of upcalls that wait, a power of two; 0: 4 MiB
+	Stations                                  int  // MACs that NORMAL has learnt; 0: 8192
 	NormalStack                               bool // NORMAL passes packets to the host's stack
 }
 
@@ -132,14 +135,18 @@ func Open(o Options) (_ *Forwarder, err error) {
 	if f.upcalls, err = ringbuf.NewReader(f.objects.Upcalls); err != nil {
 		return nil, fmt.Errorf("read upcalls: %w", err)
 	}
-	return f, f.attach(f.loop.Ifindex, false, f.objects.ForwarderLoop)
+	return f, f.attach(f.loop.Ifindex, false, f.objects.ForwarderIngress)
 }
 
+// program is read once for all forwarders of a process.
+var program = sync.OnceValues(loadForwarder)
+
 func (f *Forwarder) load() error {
-	spec, err := loadForwarder()
+	spec, err := program()
 	if err != nil {
 		return fmt.Errorf("read the program: %w", err)
 	}
+	spec = spec.Copy() // each has its own sizes
 	processors, err := ebpf.PossibleCPU()
 	if err != nil {
 		return fmt.Errorf("count processors: %w", err)
@@ -153,6 +160,11 @@ func (f *Forwarder) load() error {
 		forwarderMapMegaflows: max(processors*o.Megaflows, 1), forwarderMapUpcallBuffers: processors,
 	} {
 		spec.Maps[name].MaxEntries = uint32(n)
+	}
+	for name, n := range map[string]int{forwarderMapUpcalls: o.Upcalls, forwarderMapStations: o.Stations} {
+		if n > 0 {
+			spec.Maps[name].MaxEntries = uint32(n)
+		}
 	}
 	remembered, err := openBindings(spec, o)
 	if err != nil {

@@ -553,7 +553,6 @@ const (
 	forwarderMapUpcalls              = "upcalls"
 	forwarderMapVerdicts             = "verdicts"
 	forwarderProgForwarderIngress    = "forwarder_ingress"
-	forwarderProgForwarderLoop       = "forwarder_loop"
 	forwarderProgForwarderSweep      = "forwarder_sweep"
 	forwarderVarBindLimitType        = "bind_limit_type"
 	forwarderVarBindMethodType       = "bind_method_type"
@@ -624,7 +623,6 @@ type forwarderSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type forwarderProgramSpecs struct {
 	ForwarderIngress *ebpf.ProgramSpec `ebpf:"forwarder_ingress"`
-	ForwarderLoop    *ebpf.ProgramSpec `ebpf:"forwarder_loop"`
 	ForwarderSweep   *ebpf.ProgramSpec `ebpf:"forwarder_sweep"`
 }
 
@@ -834,14 +832,12 @@ type forwarderVariables struct {
 // It can be passed to loadForwarderObjects or ebpf.CollectionSpec.LoadAndAssign.
 type forwarderPrograms struct {
 	ForwarderIngress *ebpf.Program `ebpf:"forwarder_ingress"`
-	ForwarderLoop    *ebpf.Program `ebpf:"forwarder_loop"`
 	ForwarderSweep   *ebpf.Program `ebpf:"forwarder_sweep"`
 }
 
 func (p *forwarderPrograms) Close() error {
 	return _ForwarderClose(
 		p.ForwarderIngress,
-		p.ForwarderLoop,
 		p.ForwarderSweep,
 	)
 }

@@ -122,7 +122,7 @@ func measure(name, title, code string, of func(int) string) experiments.Measure[
 				return sample{}, err
 			}
 			seconds := max(1, int(t.Options.Duration.Round(time.Second).Seconds()))
-			out, err := t.Topology.client.Exec(ctx, "taskset", "-c", "1", "dnsperf", "-s", address, "-d", file, "-e", "-c", "8", "-q", "400", "-l", strconv.Itoa(seconds))
+			out, err := t.Topology.client.Exec(ctx, "taskset", "-c", "1", "dnsperf", "-s", address, "-d", file, "-e", "-c", "8", "-q", "200", "-l", strconv.Itoa(seconds))
 			if err != nil {
 				return sample{}, fmt.Errorf("dnsperf: %w: %s", err, out)
 			}

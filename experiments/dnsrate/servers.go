@@ -80,14 +80,14 @@ func baton(program, routed string) server {
 		files: func(dir, origin, address string) map[string]string {
 			services := ""
 			if routed != "" {
-				services = fmt.Sprintf(`services:
+				services = `services:
   content: {ttl: 20s}
 policy:
   default: west
   sites:
     west: {clients: [10.0.0.0/24], surrogates: {se1: {addresses: [10.0.1.1]}, se2: {addresses: [10.0.1.2]}}}
     east: {clients: [10.0.2.0/24], surrogates: {se3: {addresses: [10.0.1.3]}}}
-`)
+`
 				routed = fmt.Sprintf(", routed: {%q: content}", routed)
 			}
 			return map[string]string{"nameserver.yaml": fmt.Sprintf("control: %[1]s/control.sock\nlisten: [%[3]q]\nsockets: 1\nlimits: none\nzones: [{name: %[2]q, file: zone%[4]s}]\n",

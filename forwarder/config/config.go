@@ -40,6 +40,18 @@ type Config struct {
 	Control     string // path of the unix socket for baton forwarder status, ...
 	State       string // folder to store flow entries in, "" for none
 	Warnings    []string
+
+	// Datapaths are the forwarders of one process, each with a name, ports and endpoints of its own; nil: the process is this one forwarder,
+	// and else only File, Name, Control, Metrics and Warnings of the whole count. Theirs have neither Control nor Metrics.
+	Datapaths []*Config
+}
+
+// All returns the forwarders of the process.
+func (c *Config) All() []*Config {
+	if c.Datapaths == nil {
+		return []*Config{c}
+	}
+	return c.Datapaths
 }
 
 // Port is a numbered interface of the host.
@@ -96,4 +108,5 @@ type Limits struct {
 	Cache    int // megaflows per processor
 	Channels int // connections of others per endpoint
 	Bindings int // size of the binding table; 0: none, and bind is refused
+	Upcalls  int // bytes of packets that wait for the process, a power of two
 }

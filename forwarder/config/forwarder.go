@@ -19,6 +19,7 @@ const (
 	defaultMeters   = 4096
 	defaultCache    = 1 << 16
 	defaultChannels = 64
+	defaultUpcalls  = 4 << 20
 )
 
 // Upper limits, so that a typo does not allocate gigabytes in the kernel.
@@ -30,6 +31,10 @@ const (
 	maxCache    = 1 << 22
 	maxChannels = 1024
 	maxBindings = 1 << 22
+	minUpcalls  = 256 << 10 // a few of the largest packets
+	maxUpcalls  = 256 << 20
+
+	maxDatapaths = 1024
 )
 
 // deadIdles is the default of Dead in multiples of Idle.
@@ -47,15 +52,42 @@ func (d *decoder) config(root *node, file string) *Config {
 		Retry: Retry{Least: defaultLeast, Most: defaultMost},
 		Limits: Limits{
 			Tables: defaultTables, Entries: defaultEntries, Groups: defaultGroups, Meters: defaultMeters, Cache: defaultCache,
-			Channels: defaultChannels,
+			Channels: defaultChannels, Upcalls: defaultUpcalls,
 		},
 	}
-	d.Fields("", root, []key{
+	var several *node
+	d.Fields("", root, append(d.keys(cfg),
+		key{Name: "metrics", Decode: func(path string, n *node) { cfg.Metrics = d.HostPort(path, n, "127.0.0.1:9410") }},
+		key{Name: "control", Decode: func(path string, n *node) { cfg.Control = d.SocketPath(path, n) }},
+		key{Name: "datapaths", Decode: func(_ string, n *node) { several = n }},
+	))
+	if cfg.Control == "" {
+		cfg.Control = "/run/baton/forwarder-" + cfg.Name + ".sock"
+	}
+	if several == nil {
+		d.Require("", root, "ports")
+		return cfg
+	}
+	// What is said of all of them is known by now, wherever it is in the file.
+	d.AtMost(datapaths, several, maxDatapaths)
+	d.NonEmptyList(datapaths, several, func(at string, n *node) { cfg.Datapaths = append(cfg.Datapaths, d.datapath(at, n, cfg)) })
+	return cfg
+}
+
+const datapaths = "datapaths"
+
+// own are the keys that are of one forwarder: of several, each has its own.
+var own = []string{"datapath_id", "ports", "local", "listen", "state"}
+
+// keys are those that a forwarder has, also as one of several.
+func (d *decoder) keys(cfg *Config) []key {
+	return []key{
 		{Name: "name", Decode: func(path string, n *node) { cfg.Name = d.Name(path, n, longestName) }},
 		{Name: "datapath_id", Decode: func(path string, n *node) { cfg.DatapathID = d.datapathID(path, n) }},
 		{Name: "ports", Decode: func(path string, n *node) { cfg.Ports = d.ports(path, n) }},
 		{Name: "local", Decode: func(path string, n *node) { cfg.Local = d.Device(path, n) }},
 		{Name: "controllers", Decode: func(path string, n *node) {
+			cfg.Controllers = nil // of one of several forwarders: not those of all
 			d.AtMost(path, n, maxEndpoints)
 			d.List(path, n, func(at string, n *node) { cfg.Controllers = append(cfg.Controllers, d.controller(at, n)) })
 		}},
@@ -72,14 +104,18 @@ func (d *decoder) config(root *node, file string) *Config {
 		}},
 		{Name: "retry", Decode: func(path string, n *node) { d.retry(path, n, &cfg.Retry) }},
 		{Name: "limits", Decode: func(path string, n *node) { d.limits(path, n, &cfg.Limits) }},
-		{Name: "metrics", Decode: func(path string, n *node) { cfg.Metrics = d.HostPort(path, n, "127.0.0.1:9410") }},
-		{Name: "control", Decode: func(path string, n *node) { cfg.Control = d.SocketPath(path, n) }},
 		{Name: "state", Decode: func(path string, n *node) { cfg.State = d.FilePath(path, n) }},
-	})
-	d.Require("", root, "ports")
-	if cfg.Control == "" {
-		cfg.Control = "/run/baton/forwarder-" + cfg.Name + ".sock"
 	}
+}
+
+// datapath decodes one of several forwarders. What it does not say is as for all.
+func (d *decoder) datapath(path string, n *node, all *Config) *Config {
+	cfg := &Config{
+		File: all.File, Controllers: all.Controllers, TLS: all.TLS, FailMode: all.FailMode, NormalStack: all.NormalStack, Retry: all.Retry,
+		Limits: all.Limits,
+	}
+	d.Fields(path, n, d.keys(cfg))
+	d.Require(path, n, "name", "ports")
 	return cfg
 }
 
@@ -124,5 +160,11 @@ func (d *decoder) limits(path string, n *node, out *Limits) {
 		{Name: "cache", Decode: func(path string, n *node) { out.Cache = d.Integer(path, n, 1, maxCache) }},
 		{Name: "channels", Decode: func(path string, n *node) { out.Channels = d.Integer(path, n, 1, maxChannels) }},
 		{Name: "bindings", Decode: func(path string, n *node) { out.Bindings = d.Integer(path, n, 0, maxBindings) }},
+		{Name: "upcalls", Decode: func(path string, n *node) {
+			out.Upcalls = int(d.Size(path, n, minUpcalls, maxUpcalls))
+			if d.Err() == nil && out.Upcalls&(out.Upcalls-1) != 0 {
+				d.WrongText(n, path, n.Text, "is not a power of two", "such as 1MiB")
+			}
+		}},
 	})
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 
 	"baton/document"
 )
@@ -30,7 +31,12 @@ func check(d *document.Decoder, cfg *Config) { (&decoder{d}).crossCheck(cfg) }
 
 func readFiles(d *document.Decoder, cfg *Config) {
 	if cfg.TLS != nil {
-		(&decoder{d}).checkFiles(cfg.TLS)
+		(&decoder{d}).checkFiles("", cfg.TLS)
+	}
+	for i, one := range cfg.Datapaths {
+		if one.TLS != nil && one.TLS != cfg.TLS {
+			(&decoder{d}).checkFiles(fmt.Sprintf("%s[%d].", datapaths, i), one.TLS)
+		}
 	}
 }
 
@@ -39,18 +45,18 @@ func (t *TLS) Read() (tls.Certificate, *x509.CertPool, error) {
 	return document.ReadIdentity(t.Certificate, t.Key, t.Authority)
 }
 
-// checkFiles refuses unusable certificates, each at its key.
-func (d *decoder) checkFiles(t *TLS) {
+// checkFiles refuses unusable certificates, each at its key, which begins with path.
+func (d *decoder) checkFiles(path string, t *TLS) {
 	for _, f := range []struct{ key, path string }{{"certificate", t.Certificate}, {"key", t.Key}, {"authority", t.Authority}} {
 		if _, err := document.ReadPEM(f.path); err != nil {
-			d.RefuseFile("tls."+f.key, f.path, err)
+			d.RefuseFile(path+"tls."+f.key, f.path, err)
 			return
 		}
 	}
 	if _, err := document.ReadKeyPair(t.Certificate, t.Key); err != nil {
-		d.Refuse("tls.certificate", err.Error(), "a PEM file with a certificate, and its private key in tls.key")
+		d.Refuse(path+"tls.certificate", err.Error(), "a PEM file with a certificate, and its private key in tls.key")
 	}
 	if _, err := document.ReadCertificates(t.Authority); err != nil {
-		d.RefuseFile("tls.authority", t.Authority, err)
+		d.RefuseFile(path+"tls.authority", t.Authority, err)
 	}
 }

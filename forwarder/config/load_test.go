@@ -29,7 +29,7 @@ func TestParseDefaults(t *testing.T) {
 		File: "/etc/baton/Edge_1.new.yaml", Name: "edge-1-new", Ports: []Port{{No: 1, Interface: "eth1"}, {No: 2, Interface: "eth2"}},
 		Controllers: []Controller{{Connect: Endpoint{"tcp", "192.0.2.1:6653"}, Peers: Peers{Idle: 5 * time.Second, Dead: 15 * time.Second}}},
 		FailMode:    Secure, Retry: Retry{100 * time.Millisecond, 8 * time.Second},
-		Limits:  Limits{Tables: 254, Entries: 131072, Groups: 4096, Meters: 4096, Cache: 65536, Channels: 64},
+		Limits:  Limits{Tables: 254, Entries: 131072, Groups: 4096, Meters: 4096, Cache: 65536, Channels: 64, Upcalls: 4 << 20},
 		Control: "/run/baton/forwarder-edge-1-new.sock",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -54,7 +54,7 @@ tls: {certificate: /c.pem, key: /k.pem, authority: /a.pem}
 fail_mode: standalone
 normal: stack
 retry: {min: 1s, max: 2s}
-limits: {tables: 2, entries: 3, groups: 4, meters: 5, cache: 6, channels: 7, bindings: 8}
+limits: {tables: 2, entries: 3, groups: 4, meters: 5, cache: 6, channels: 7, bindings: 8, upcalls: 1MiB}
 metrics: "[::1]:9410"
 control: /run/c.sock
 state: /var/lib/x
@@ -82,7 +82,7 @@ func TestParseEveryKey(t *testing.T) {
 			{Listen: Endpoint{"unix", "/run/baton/core.openflow"}, Peers: Peers{ReadOnly: true, Idle: 5 * time.Second, Dead: 15 * time.Second}},
 		},
 		TLS: &TLS{"/c.pem", "/k.pem", "/a.pem"}, FailMode: Standalone, NormalStack: true, Retry: Retry{time.Second, 2 * time.Second},
-		Limits:  Limits{Tables: 2, Entries: 3, Groups: 4, Meters: 5, Cache: 6, Channels: 7, Bindings: 8},
+		Limits:  Limits{Tables: 2, Entries: 3, Groups: 4, Meters: 5, Cache: 6, Channels: 7, Bindings: 8, Upcalls: 1 << 20},
 		Metrics: "[::1]:9410", Control: "/run/c.sock", State: "/var/lib/x",
 		Warnings: []string{"f:10:5: listen[0]: anyone who can reach tcp::6654 controls the forwarder: tls requires a certificate"},
 	}
@@ -212,6 +212,74 @@ func TestExamplesParse(t *testing.T) {
 			}
 			for _, w := range cfg.Warnings {
 				t.Errorf("warning: %s", w)
+			}
+		})
+	}
+}
+
+// several are two forwarders of a process. The first has all that is said of both, the second nothing of it.
+const several = `name: line
+datapaths:
+  - {name: s1, datapath_id: 1, ports: [l1, r1]}
+  - {name: s2, ports: [l2, r2], controllers: ["unix:/run/c"], fail_mode: secure, normal: bridge, limits: {entries: 7}, retry: {max: 7s}, state: /s2}
+control: /run/line.sock
+metrics: 127.0.0.1:9410
+fail_mode: standalone
+normal: stack
+controllers: ["tcp:127.0.0.1:6653"]
+limits: {entries: 1024, upcalls: 256KiB}
+retry: {min: 1s, max: 2s}
+`
+
+func TestParseSeveral(t *testing.T) {
+	got, err := Parse("f", []byte(several))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := Limits{Tables: 254, Entries: 1024, Groups: 4096, Meters: 4096, Cache: 65536, Channels: 64, Upcalls: 256 << 10}
+	peers := Peers{Idle: 5 * time.Second, Dead: 15 * time.Second}
+	one := &Config{
+		File: "f", Name: "s1", DatapathID: 1, Ports: []Port{{No: 1, Interface: "l1"}, {No: 2, Interface: "r1"}},
+		Controllers: []Controller{{Connect: Endpoint{"tcp", "127.0.0.1:6653"}, Peers: peers}}, FailMode: Standalone, NormalStack: true,
+		Retry: Retry{time.Second, 2 * time.Second}, Limits: limits,
+	}
+	limits.Entries = 7
+	two := &Config{
+		File: "f", Name: "s2", Ports: []Port{{No: 1, Interface: "l2"}, {No: 2, Interface: "r2"}}, State: "/s2",
+		Controllers: []Controller{{Connect: Endpoint{"unix", "/run/c"}, Peers: peers}}, FailMode: Secure,
+		Retry: Retry{time.Second, 7 * time.Second}, Limits: limits,
+	}
+	if diff := cmp.Diff([]*Config{one, two}, got.Datapaths); diff != "" {
+		t.Errorf("datapaths (-want +got):\n%s", diff)
+	}
+	if got.Name != "line" || got.Control != "/run/line.sock" || got.Metrics != "127.0.0.1:9410" || got.Ports != nil || len(got.Warnings) > 0 {
+		t.Errorf("the whole: %+v", got)
+	}
+	if all := got.All(); len(all) != 2 || all[1].Name != "s2" {
+		t.Errorf("all: %v", all)
+	}
+}
+
+func TestParseSeveralRefuses(t *testing.T) {
+	if _, err := Parse("f", []byte("datapaths: []\n")); err == nil || err.Error() != "f:1:12: datapaths: is an empty list (at least one entry)" {
+		t.Errorf("no datapaths: %v", err)
+	}
+	for _, tt := range []struct{ name, old, new, want string }{
+		{"ports of all", "metrics:", "ports: [a]\nmetrics:", "f:6:8: ports: is of one forwarder, and there are datapaths (it for each of them, or no datapaths)"},
+		{"listen of all", "metrics:", "listen: [unix:/a]\nmetrics:", "f:6:9: listen: is of one forwarder, and there are datapaths (it for each of them, or no datapaths)"},
+		{"no name", "name: s1, ", "", "f:3:6: datapaths[0].name: is missing"},
+		{"no ports", ", ports: [l1, r1]", "", "f:3:6: datapaths[0].ports: is missing"},
+		{"a socket of its own", "name: s1", "control: /x, name: s1", "f:3:6: datapaths[0].control: is not a key (one of name, datapath_id, ports, local, controllers, listen, tls, fail_mode, normal, retry, limits, state)"},
+		{"name twice", "name: s2", "name: s1", `f:4:12: datapaths[1].name: "s1" is there already, as datapaths[0].name (each has its own)`},
+		{"interface twice", "[l2, r2]", "[l2, r1]", `f:4:23: datapaths[1].ports: "r1" is there already, as datapaths[0].ports (each has its own)`},
+		{"id twice", "name: s2,", "name: s2, datapath_id: 1,", `f:4:29: datapaths[1].datapath_id: "0x1" is there already, as datapaths[0].datapath_id (each has its own)`},
+		{"upcalls", "256KiB", "300KiB", `f:10:34: limits.upcalls: "300KiB" is not a power of two (such as 1MiB)`},
+		{"few upcalls", "256KiB", "4KiB", `f:10:34: limits.upcalls: "4KiB" is out of range`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Parse("f", []byte(strings.Replace(several, tt.old, tt.new, 1)))
+			if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+				t.Errorf("Parse:\n got %v\nwant %s", err, tt.want)
 			}
 		})
 	}

@@ -20,7 +20,7 @@ func TestParseRefuses(t *testing.T) {
 		{"a list", minimal, "- a\n", `f:1:1: is a list (a mapping with ports)`},
 		{"two documents", minimal, "ports: [a]\n---\nb: 2\n", `f:3:1: a second document begins here (one document in a file)`},
 		{"unknown key", "ports:", "port:", `f:2:1: port: is not a key (did you mean ports?)`},
-		{"unknown key, nothing near", "name:", "bridge: x\nname:", `f:1:1: bridge: is not a key (one of name, datapath_id, ports, local, controllers, listen, tls, fail_mode, normal, retry, limits, metrics, control, state)`},
+		{"unknown key, nothing near", "name:", "bridge: x\nname:", `f:1:1: bridge: is not a key (one of name, datapath_id, ports, local, controllers, listen, tls, fail_mode, normal, retry, limits, state, metrics, control, datapaths)`},
 		{"no ports", "ports: " + ports + "\n", "", `f:1:1: ports: is missing`},
 		{"key twice", "name:", "name: a\nname:", `f:2:1: name: is given twice, first on line 1`},
 

@@ -161,62 +161,65 @@ func lines(a *dns.Msg) string {
 
 const soa = "\nns  60 SOA ns1.example.test. hostmaster.example.test. 7 3600 600 86400 60"
 
+// answers are what names of the zone answer.
+var answers = []struct{ name, kind, want string }{
+	{"web", "A", "NOERROR aa\nan web. 300 A 192.0.2.3\nan web. 300 A 192.0.2.4"},
+	{"wEb", "AAAA", "NOERROR aa\nan wEb. 300 AAAA 2001:db8::3"},
+	{"web", "TXT", "NOERROR aa" + soa},
+	{"web", "HTTPS", `NOERROR aa` + "\nan web. 300 HTTPS 1 . alpn=\"h2,h3\" ipv4hint=\"192.0.2.3\""},
+	{"", "NS", "NOERROR aa\nan  300 NS ns1.example.test.\nan  300 NS ns2.elsewhere.test."},
+	{"", "SOA", "NOERROR aa\nan  300 SOA ns1.example.test. hostmaster.example.test. 7 3600 600 86400 60"},
+	{"", "MX", "NOERROR aa\nan  300 MX 10 mail.example.test."},
+	{"", "CAA", "NOERROR aa\nan  300 CAA 0 issue \"ca.test\""},
+	{"_dns._udp", "SRV", "NOERROR aa\nan _dns._udp. 300 SRV 0 5 53 ns1.example.test."},
+	{"_udp", "SRV", "NOERROR aa" + soa}, // an empty non-terminal exists
+	{"b.ent", "A", "NOERROR aa" + soa},
+	{"ent", "A", "NOERROR aa" + soa},
+	{"x.ent", "A", "NXDOMAIN aa" + soa},
+	{"nothing", "A", "NXDOMAIN aa" + soa},
+	{"a.very.long.way.to.nothing", "A", "NXDOMAIN aa" + soa},
+	{"under.web", "A", "NXDOMAIN aa" + soa},
+	{"www", "A", "NOERROR aa\nan www. 300 CNAME web.example.test.\nan web. 300 A 192.0.2.3\nan web. 300 A 192.0.2.4"},
+	{"chain", "AAAA", "NOERROR aa\nan chain. 300 CNAME www.example.test.\nan www. 300 CNAME web.example.test.\nan web. 300 AAAA 2001:db8::3"},
+	{"www", "MX", "NOERROR aa\nan www. 300 CNAME web.example.test." + soa},
+	{"www", "CNAME", "NOERROR aa\nan www. 300 CNAME web.example.test."},
+	{"out", "A", "NOERROR aa\nan out. 300 CNAME www.elsewhere.test."},
+	{"dangling", "A", "NXDOMAIN aa\nan dangling. 300 CNAME nothing.example.test." + soa},
+	{"x.wild", "A", "NOERROR aa\nan x.wild. 300 A 192.0.2.6"},
+	{"y.X.wild", "TXT", "NOERROR aa\nan y.X.wild. 300 TXT \"any\""},
+	{"q.wild", "MX", "NOERROR aa\nan q.wild. 300 MX 5 mail.example.test."},
+	{"x.wild", "AAAA", "NOERROR aa" + soa},
+	{"*.wild", "A", "NOERROR aa\nan *.wild. 300 A 192.0.2.6"},
+	{"sub.wild", "TXT", "NOERROR aa" + soa},  // the name exists, and the wildcard does not apply
+	{"x.sub.wild", "A", "NXDOMAIN aa" + soa}, // nor below it
+	{"wild", "A", "NOERROR aa" + soa},        // nor to the name above it
+	{"a.b.alias", "A", "NOERROR aa\nan a.b.alias. 300 CNAME web.example.test.\nan web. 300 A 192.0.2.3\nan web. 300 A 192.0.2.4"},
+	{"host.child", "A", "NOERROR\nns child. 300 NS ns.child.example.test.\nns child. 300 NS ns1.example.test.\nad ns.child. 300 A 192.0.2.8\nad ns1. 300 A 192.0.2.1\nad ns1. 300 AAAA 2001:db8::1"},
+	{"ns.child", "A", "NOERROR\nns child. 300 NS ns.child.example.test.\nns child. 300 NS ns1.example.test.\nad ns.child. 300 A 192.0.2.8\nad ns1. 300 A 192.0.2.1\nad ns1. 300 AAAA 2001:db8::1"},
+	{"x.ns.child", "TXT", "NOERROR\nns child. 300 NS ns.child.example.test.\nns child. 300 NS ns1.example.test.\nad ns.child. 300 A 192.0.2.8\nad ns1. 300 A 192.0.2.1\nad ns1. 300 AAAA 2001:db8::1"},
+	{"child", "NS", "NOERROR\nns child. 300 NS ns.child.example.test.\nns child. 300 NS ns1.example.test.\nad ns.child. 300 A 192.0.2.8\nad ns1. 300 A 192.0.2.1\nad ns1. 300 AAAA 2001:db8::1"},
+	{"child", "DS", "NOERROR aa\nan child. 300 DS 12345 13 2 000102030405060708090A0B0C0D0E0F101112131415161718191A1B1C1D1E1F"},
+	{"plain", "DS", "NOERROR aa" + soa},
+	{"viacut", "A", "NOERROR aa\nan viacut. 300 CNAME host.child.example.test.\nns child. 300 NS ns.child.example.test.\nns child. 300 NS ns1.example.test.\nad ns.child. 300 A 192.0.2.8\nad ns1. 300 A 192.0.2.1\nad ns1. 300 AAAA 2001:db8::1"},
+	{"web", "ANY", "NOERROR aa\nan web. 3600 HINFO \"RFC8482\" \"\""},
+	{"ent", "ANY", "NOERROR aa" + soa},
+	{"www", "ANY", "NOERROR aa\nan www. 300 CNAME web.example.test."},
+	{"x.wild", "ANY", "NOERROR aa\nan x.wild. 3600 HINFO \"RFC8482\" \"\""},
+	{"cdn", "A", "NOERROR aa\nan cdn. 20 A 198.51.100.1\nan cdn. 20 A 198.51.100.2"},
+	{"cdn", "AAAA", "NOERROR aa\nan cdn. 20 AAAA 2001:db8:1::1"},
+	{"cdn", "HTTPS", "NOERROR aa\nan cdn. 20 HTTPS 1 . alpn=\"h2\" ipv4hint=\"198.51.100.1,198.51.100.2\" ipv6hint=\"2001:db8:1::1\""},
+	{"cdn", "TXT", "NOERROR aa" + soa},
+	{"four", "AAAA", "NOERROR aa" + soa},
+	{"four", "HTTPS", "NOERROR aa" + soa},
+	{"dead", "A", "SERVFAIL"},
+	{"img1.many", "A", "NOERROR aa\nan img1.many. 20 A 198.51.100.1\nan img1.many. 20 A 198.51.100.2"},
+	{"toroute", "A", "NOERROR aa\nan toroute. 300 CNAME cdn.example.test.\nan cdn. 20 A 198.51.100.1\nan cdn. 20 A 198.51.100.2"},
+	{"toroute", "MX", "NOERROR aa\nan toroute. 300 CNAME cdn.example.test." + soa},
+}
+
 func TestAnswers(t *testing.T) {
 	w := testServer(t, Options{}).Worker()
-	for _, tt := range []struct{ name, kind, want string }{
-		{"web", "A", "NOERROR aa\nan web. 300 A 192.0.2.3\nan web. 300 A 192.0.2.4"},
-		{"wEb", "AAAA", "NOERROR aa\nan wEb. 300 AAAA 2001:db8::3"},
-		{"web", "TXT", "NOERROR aa" + soa},
-		{"web", "HTTPS", `NOERROR aa` + "\nan web. 300 HTTPS 1 . alpn=\"h2,h3\" ipv4hint=\"192.0.2.3\""},
-		{"", "NS", "NOERROR aa\nan  300 NS ns1.example.test.\nan  300 NS ns2.elsewhere.test."},
-		{"", "SOA", "NOERROR aa\nan  300 SOA ns1.example.test. hostmaster.example.test. 7 3600 600 86400 60"},
-		{"", "MX", "NOERROR aa\nan  300 MX 10 mail.example.test."},
-		{"", "CAA", "NOERROR aa\nan  300 CAA 0 issue \"ca.test\""},
-		{"_dns._udp", "SRV", "NOERROR aa\nan _dns._udp. 300 SRV 0 5 53 ns1.example.test."},
-		{"_udp", "SRV", "NOERROR aa" + soa}, // an empty non-terminal exists
-		{"b.ent", "A", "NOERROR aa" + soa},
-		{"ent", "A", "NOERROR aa" + soa},
-		{"x.ent", "A", "NXDOMAIN aa" + soa},
-		{"nothing", "A", "NXDOMAIN aa" + soa},
-		{"a.very.long.way.to.nothing", "A", "NXDOMAIN aa" + soa},
-		{"under.web", "A", "NXDOMAIN aa" + soa},
-		{"www", "A", "NOERROR aa\nan www. 300 CNAME web.example.test.\nan web. 300 A 192.0.2.3\nan web. 300 A 192.0.2.4"},
-		{"chain", "AAAA", "NOERROR aa\nan chain. 300 CNAME www.example.test.\nan www. 300 CNAME web.example.test.\nan web. 300 AAAA 2001:db8::3"},
-		{"www", "MX", "NOERROR aa\nan www. 300 CNAME web.example.test." + soa},
-		{"www", "CNAME", "NOERROR aa\nan www. 300 CNAME web.example.test."},
-		{"out", "A", "NOERROR aa\nan out. 300 CNAME www.elsewhere.test."},
-		{"dangling", "A", "NXDOMAIN aa\nan dangling. 300 CNAME nothing.example.test." + soa},
-		{"x.wild", "A", "NOERROR aa\nan x.wild. 300 A 192.0.2.6"},
-		{"y.X.wild", "TXT", "NOERROR aa\nan y.X.wild. 300 TXT \"any\""},
-		{"q.wild", "MX", "NOERROR aa\nan q.wild. 300 MX 5 mail.example.test."},
-		{"x.wild", "AAAA", "NOERROR aa" + soa},
-		{"*.wild", "A", "NOERROR aa\nan *.wild. 300 A 192.0.2.6"},
-		{"sub.wild", "TXT", "NOERROR aa" + soa},  // the name exists, and the wildcard does not apply
-		{"x.sub.wild", "A", "NXDOMAIN aa" + soa}, // nor below it
-		{"wild", "A", "NOERROR aa" + soa},        // nor to the name above it
-		{"a.b.alias", "A", "NOERROR aa\nan a.b.alias. 300 CNAME web.example.test.\nan web. 300 A 192.0.2.3\nan web. 300 A 192.0.2.4"},
-		{"host.child", "A", "NOERROR\nns child. 300 NS ns.child.example.test.\nns child. 300 NS ns1.example.test.\nad ns.child. 300 A 192.0.2.8\nad ns1. 300 A 192.0.2.1\nad ns1. 300 AAAA 2001:db8::1"},
-		{"ns.child", "A", "NOERROR\nns child. 300 NS ns.child.example.test.\nns child. 300 NS ns1.example.test.\nad ns.child. 300 A 192.0.2.8\nad ns1. 300 A 192.0.2.1\nad ns1. 300 AAAA 2001:db8::1"},
-		{"x.ns.child", "TXT", "NOERROR\nns child. 300 NS ns.child.example.test.\nns child. 300 NS ns1.example.test.\nad ns.child. 300 A 192.0.2.8\nad ns1. 300 A 192.0.2.1\nad ns1. 300 AAAA 2001:db8::1"},
-		{"child", "NS", "NOERROR\nns child. 300 NS ns.child.example.test.\nns child. 300 NS ns1.example.test.\nad ns.child. 300 A 192.0.2.8\nad ns1. 300 A 192.0.2.1\nad ns1. 300 AAAA 2001:db8::1"},
-		{"child", "DS", "NOERROR aa\nan child. 300 DS 12345 13 2 000102030405060708090A0B0C0D0E0F101112131415161718191A1B1C1D1E1F"},
-		{"plain", "DS", "NOERROR aa" + soa},
-		{"viacut", "A", "NOERROR aa\nan viacut. 300 CNAME host.child.example.test.\nns child. 300 NS ns.child.example.test.\nns child. 300 NS ns1.example.test.\nad ns.child. 300 A 192.0.2.8\nad ns1. 300 A 192.0.2.1\nad ns1. 300 AAAA 2001:db8::1"},
-		{"web", "ANY", "NOERROR aa\nan web. 3600 HINFO \"RFC8482\" \"\""},
-		{"ent", "ANY", "NOERROR aa" + soa},
-		{"www", "ANY", "NOERROR aa\nan www. 300 CNAME web.example.test."},
-		{"x.wild", "ANY", "NOERROR aa\nan x.wild. 3600 HINFO \"RFC8482\" \"\""},
-		{"cdn", "A", "NOERROR aa\nan cdn. 20 A 198.51.100.1\nan cdn. 20 A 198.51.100.2"},
-		{"cdn", "AAAA", "NOERROR aa\nan cdn. 20 AAAA 2001:db8:1::1"},
-		{"cdn", "HTTPS", "NOERROR aa\nan cdn. 20 HTTPS 1 . alpn=\"h2\" ipv4hint=\"198.51.100.1,198.51.100.2\" ipv6hint=\"2001:db8:1::1\""},
-		{"cdn", "TXT", "NOERROR aa" + soa},
-		{"four", "AAAA", "NOERROR aa" + soa},
-		{"four", "HTTPS", "NOERROR aa" + soa},
-		{"dead", "A", "SERVFAIL"},
-		{"img1.many", "A", "NOERROR aa\nan img1.many. 20 A 198.51.100.1\nan img1.many. 20 A 198.51.100.2"},
-		{"toroute", "A", "NOERROR aa\nan toroute. 300 CNAME cdn.example.test.\nan cdn. 20 A 198.51.100.1\nan cdn. 20 A 198.51.100.2"},
-		{"toroute", "MX", "NOERROR aa\nan toroute. 300 CNAME cdn.example.test." + soa},
-	} {
+	for _, tt := range answers {
 		t.Run(tt.name+" "+tt.kind, func(t *testing.T) {
 			name := tt.name + ".example.test."
 			if tt.name == "" {
@@ -228,6 +231,11 @@ func TestAnswers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRefusals: what is not answered gets a code, and no more.
+func TestRefusals(t *testing.T) {
+	w := testServer(t, Options{}).Worker()
 	for _, tt := range []struct {
 		name string
 		m    func(*dns.Msg)

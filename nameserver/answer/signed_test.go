@@ -92,6 +92,9 @@ func verified(t *testing.T, key *dns.DNSKEY, a *dns.Msg) (denied string) {
 		}
 		for _, sig := range sigs {
 			name := sig.Hdr.Name + dns.TypeToString[sig.TypeCovered]
+			if sets[name] == nil || sig.Hdr.Ttl != sets[name][0].Header().Ttl {
+				t.Errorf("%s: another TTL: %v", name, sig)
+			}
 			if err := sig.Verify(key, sets[name]); err != nil || !sig.ValidityPeriod(time.Now()) {
 				t.Errorf("%s: %v: %v", name, err, sig)
 			}

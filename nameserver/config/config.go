@@ -77,6 +77,7 @@ type Zone struct {
 type Routed struct {
 	Name    string // absolute, in lower case
 	Service string
+	Path    string // in the configuration, for messages
 }
 
 // Wrong is a mistake at a value of the configuration.

@@ -207,7 +207,7 @@ func (d *decoder) routed(path, name string, n *node, zone string) Routed {
 	if _, ok := dns.IsDomainName(full); !ok || !dns.IsSubDomain(zone, full) || strings.ContainsAny(full, " \t\\\"();@$") {
 		d.WrongAt(d.Place(path), path, fmt.Sprintf("%q is not a name of the zone", document.Clip(name)), "such as cdn, *.cdn, or @ for the zone itself")
 	}
-	return Routed{Name: full, Service: d.Text(path, n)}
+	return Routed{Name: full, Service: d.Text(path, n), Path: path}
 }
 
 // check refuses what does not fit together.
@@ -222,7 +222,7 @@ func check(doc *document.Decoder, cfg *Config) {
 		names := make(map[string]bool)
 		for _, r := range z.Routed {
 			if names[r.Name] {
-				d.Refuse(z.Path+".routed", fmt.Sprintf("%q is there twice", r.Name), "each name once")
+				d.Refuse(r.Path, fmt.Sprintf("%q is there twice", r.Name), "each name once")
 			}
 			names[r.Name] = true
 		}

@@ -122,14 +122,11 @@ func (t *Table) Surrogates() []api.NameserverSurrogate {
 func (t *Table) surrogate(u *policy.Surrogate, site *policy.Site) api.NameserverSurrogate {
 	o, _ := t.observe(u)
 	s := api.NameserverSurrogate{
-		Name: u.Name, Site: site.Name, Addresses: u.Addresses, Up: !o.Down, Error: o.Error, State: "in-service", Weight: u.Weight,
+		Name: u.Name, Site: site.Name, Addresses: u.Addresses, Up: !o.Down, Error: o.Error, State: "in-service", Weight: o.WeightOf(u),
 		Chosen: t.count("/" + u.Name).chosen.Load(),
 	}
-	if o.Maintenance || site.Maintenance {
+	if o.InMaintenance(u) || site.Maintenance {
 		s.State = "maintenance"
-	}
-	if o.Weight != nil {
-		s.Weight = *o.Weight
 	}
 	return s
 }

@@ -53,8 +53,6 @@ type snapshot struct {
 	state   *policy.State
 	targets map[*policy.Surrogate]*target
 	all     []*target // in the configuration's order
-
-	sticky4, sticky6 int // how long a client's prefix is that has the same surrogates, not only the same site; 0: it does not matter
 }
 
 // target is the addresses of a surrogate that may be answered.
@@ -100,13 +98,9 @@ func (t *Table) use(cfg *config.Config) error {
 	return nil
 }
 
-// Defaults are a policy's for answers in DNS, which know nothing of the object: clients are spread by weight.
+// Defaults are a policy's for answers in DNS, which know nothing of the object: clients are spread by weight. Services are as the policy, unless they say.
 func Defaults(c policy.Config) policy.Config {
 	c.Rules.Spread = cmp.Or(c.Rules.Spread, policy.ByWeight)
-	c.Services = slices.Clone(c.Services)
-	for i := range c.Services {
-		c.Services[i].Rules.Spread = cmp.Or(c.Services[i].Rules.Spread, policy.ByWeight)
-	}
 	return c
 }
 
@@ -127,23 +121,8 @@ func (t *Table) update() {
 	if old := t.now.Load(); old != nil {
 		before = old.state
 	}
-	next.sticky4, next.sticky6 = sticky(t.policy.Config())
 	next.state = t.policy.State(before, seen, nil)
 	t.now.Store(next)
-}
-
-// sticky is the longest prefix of clients by which a rule chooses.
-func sticky(c *policy.Config) (v4, v6 int) {
-	all := []policy.Rules{c.Rules}
-	for _, s := range c.Services {
-		all = append(all, s.Rules)
-	}
-	for _, r := range all {
-		if r.Spread == policy.ByClient || r.Spread == policy.ByKey || r.Dispersion > 1 {
-			v4, v6 = max(v4, cmp.Or(r.Prefix4, 24)), max(v6, cmp.Or(r.Prefix6, 48))
-		}
-	}
-	return v4, v6
 }
 
 // observe is what is known of a surrogate. It is down when all its addresses are; of others only those that are up are answered.
@@ -172,11 +151,7 @@ func (t *Table) observe(u *policy.Surrogate) (policy.Observed, *target) {
 		}
 	}
 	c := t.changes[u.Name]
-	o.Maintenance = u.Maintenance
-	if c.maintenance != nil {
-		o.Maintenance = *c.maintenance
-	}
-	o.Weight = c.weight
+	o.Maintenance, o.Weight = c.maintenance, c.weight
 	return o, to
 }
 
@@ -277,11 +252,7 @@ func (r *route) Choose(a answer.Asked, c *answer.Choice) {
 
 // fill makes a choice of a decision.
 func (r *route) fill(now *snapshot, d *policy.Decision, a answer.Asked, c *answer.Choice) {
-	sticky := now.sticky6
-	if a.Client.Is4() {
-		sticky = now.sticky4
-	}
-	c.TTL, c.Scope, c.Params = r.ttl, min(max(d.Scope, sticky), a.Client.BitLen()), r.params
+	c.TTL, c.Scope, c.Params = r.ttl, min(d.Scope, a.Client.BitLen()), r.params
 	most := r.service.Answers
 	take := func(to *target) {
 		fits := a.Kind == dns.TypeA && len(to.v4) > 0 || a.Kind == dns.TypeAAAA && len(to.v6) > 0 || a.Kind == dns.TypeHTTPS

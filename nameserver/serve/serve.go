@@ -31,6 +31,7 @@ type Sockets struct {
 	udp       []*socket
 	listeners []net.Listener
 	tcp       *tcp
+	serving   bool
 
 	failed, tooLong atomic.Uint64
 }
@@ -71,6 +72,7 @@ func (s *Sockets) Addresses() (all []netip.AddrPort) {
 // Serve answers until the context ends, and closes all sockets.
 func (s *Sockets) Serve(ctx context.Context) {
 	var running sync.WaitGroup
+	s.serving = true
 	for _, u := range s.udp {
 		w := s.tcp.server.Worker()
 		running.Go(func() { u.serve(w, s.log) })
@@ -82,13 +84,18 @@ func (s *Sockets) Serve(ctx context.Context) {
 	_ = s.Close()
 	s.tcp.stop()
 	running.Wait()
+	for _, u := range s.udp {
+		_ = u.fd.Close()
+	}
 }
 
 // Close releases the sockets if Serve was never called.
 func (s *Sockets) Close() error {
 	var errs []error
 	for _, u := range s.udp {
-		errs = append(errs, u.conn.Close())
+		if u.close(); !s.serving {
+			errs = append(errs, u.fd.Close())
+		}
 	}
 	for _, l := range s.listeners {
 		errs = append(errs, l.Close())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"strings"
@@ -259,5 +260,50 @@ func TestBounds(t *testing.T) {
 	m, _, err := (&dns.Client{Net: "tcp", Timeout: patience}).Exchange(query("ns.test.", dns.TypeA), where[0])
 	if err != nil || len(m.Answer) != 1 {
 		t.Errorf("afterwards: %v, %v", m, err)
+	}
+}
+
+// TestFlood: garbage over UDP and TCP, also in large datagrams and in messages that break off, does not keep others from their answers.
+func TestFlood(t *testing.T) {
+	s, where := start(t, Options{}, "127.0.0.1:0")
+	random := rand.New(rand.NewPCG(1, 2))
+	garbage := func(n int) []byte {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(random.Uint32())
+		}
+		return b
+	}
+	c, err := net.Dial("udp", where[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for i := range 3000 {
+		b := garbage(random.IntN(600))
+		if i%100 == 0 {
+			b = garbage(9000)
+		}
+		_, _ = c.Write(b) // an ICMP error of an earlier one is none of this one
+		if i%500 == 0 {
+			if tc, err := net.Dial("tcp", where[0]); err == nil {
+				_, _ = tc.Write(garbage(3000))
+				tc.Close()
+			}
+		}
+	}
+	for _, network := range []string{"udp", "tcp"} {
+		var a *dns.Msg
+		for until := time.Now().Add(patience); time.Now().Before(until); { // a datagram may meet a full buffer
+			if a, _, err = (&dns.Client{Net: network, Timeout: time.Second}).Exchange(query("h7.test.", dns.TypeA), where[0]); err == nil {
+				break
+			}
+		}
+		if err != nil || len(a.Answer) != 1 {
+			t.Errorf("%s: %v, %v", network, a, err)
+		}
+	}
+	if n := s.Counts().TooLong; n == 0 {
+		t.Error("no datagram was too long")
 	}
 }

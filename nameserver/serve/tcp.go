@@ -96,7 +96,7 @@ func (t *tcp) serve(l net.Listener) {
 		t.opened.Add(1)
 		t.done.Go(func() {
 			defer t.leave(c)
-			if err := t.converse(c); err != nil && !errors.Is(err, io.EOF) {
+			if !errors.Is(t.converse(c), io.EOF) {
 				t.failed.Add(1)
 			}
 		})
@@ -147,7 +147,7 @@ func (t *tcp) idle() time.Duration {
 	return t.Idle
 }
 
-// converse answers the queries of a connection.
+// converse answers the queries of a connection, and returns why it has ended: io.EOF if the client closed it.
 func (t *tcp) converse(c net.Conn) error {
 	from := addressOf(c)
 	in, out := bufio.NewReaderSize(c, 4096), bufio.NewWriterSize(c, 8192)

@@ -7,8 +7,10 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -28,11 +30,12 @@ type message struct {
 	Len uint32
 }
 
-// socket is a UDP socket, which answers batch by batch.
+// socket is a UDP socket, which answers batch by batch. A thread waits in the kernel for queries: under load the runtime's poller would cost as much
+// as the answers.
 type socket struct {
-	conn net.PacketConn
-	raw  syscall.RawConn
-	any  bool // it is bound to all addresses: an answer has to come from the one that was asked
+	fd     *os.File
+	closed atomic.Bool
+	any    bool // it is bound to all addresses: an answer has to come from the one that was asked
 
 	in, out  [batch]message
 	iov, ovo [batch]unix.Iovec
@@ -44,9 +47,7 @@ type socket struct {
 	failed  *atomic.Uint64 // answers that could not be sent
 	tooLong *atomic.Uint64
 
-	got, sent, from, to int
-	errno               unix.Errno
-	receive, send       func(fd uintptr) bool
+	got, to int
 }
 
 // openUDP opens a socket that shares its address with others: the kernel spreads clients over them.
@@ -67,16 +68,23 @@ func openUDP(ctx context.Context, at netip.AddrPort, size, buffer int) (*socket,
 	if err != nil {
 		return nil, err
 	}
-	s.conn = conn
-	if s.raw, err = conn.(*net.UDPConn).SyscallConn(); err != nil {
-		conn.Close()
+	defer conn.Close()
+	if s.fd, err = conn.(*net.UDPConn).File(); err != nil {
 		return nil, err
 	}
+	s.fd.Fd() // it blocks from now on
 	for i := range batch {
 		s.answers[i] = make([]byte, size)
 	}
-	s.receive, s.send = s.receiveAll, s.sendAll
 	return s, nil
+}
+
+// close has serve return. The descriptor stays until nobody uses it.
+func (s *socket) close() {
+	if s.closed.Swap(true) {
+		return
+	}
+	_ = unix.Shutdown(int(s.fd.Fd()), unix.SHUT_RDWR) // it wakes who waits, although it says that nobody is connected
 }
 
 // options sets what a name server's socket needs. Answers are never made smaller by what strangers tell of a path: sizes are bounded by EDNS.
@@ -101,33 +109,28 @@ func (s *socket) options(fd int, v4 bool, buffer int) error {
 	return nil
 }
 
-// serve answers until the socket is closed.
+// serve answers until close is called.
 func (s *socket) serve(w *answer.Worker, log *slog.Logger) {
-	for {
-		if err := s.raw.Read(s.receive); err != nil {
-			return // closed
-		}
-		if s.errno != 0 {
-			log.Warn("queries cannot be read", "err", s.errno)
+	for !s.closed.Load() {
+		if errno := s.receive(); errno != 0 {
+			log.Warn("queries cannot be read", "err", errno)
+			time.Sleep(10 * time.Millisecond) // it would be the same at once
 			continue
 		}
 		s.answer(w)
-		for s.from = 0; s.from < s.to; {
-			if err := s.raw.Write(s.send); err != nil {
-				return
-			}
-			if s.errno != 0 { // of the first message: the others still have their turn
+		for from := 0; from < s.to; {
+			n, errno := many(unix.SYS_SENDMMSG, s.fd.Fd(), s.out[from:s.to], 0)
+			if errno != 0 { // of the first message: the others still have their turn
 				s.failed.Add(1)
-				s.from++
-				continue
+				n = 1
 			}
-			s.from += s.sent
+			from += n
 		}
 	}
 }
 
-// receiveAll reads what is there, at most a batch.
-func (s *socket) receiveAll(fd uintptr) bool {
+// receive waits for queries, and reads what is there, at most a batch.
+func (s *socket) receive() unix.Errno {
 	for i := range s.in {
 		m := &s.in[i]
 		s.iov[i].Base = &s.queries[i][0]
@@ -142,8 +145,12 @@ func (s *socket) receiveAll(fd uintptr) bool {
 			m.SetControllen(control)
 		}
 	}
-	s.got, s.errno = many(unix.SYS_RECVMMSG, fd, s.in[:])
-	return s.errno != unix.EAGAIN
+	n, errno := many(unix.SYS_RECVMMSG, s.fd.Fd(), s.in[:], unix.MSG_WAITFORONE)
+	s.got = n
+	if errno != 0 {
+		s.got = 0
+	}
+	return errno
 }
 
 // answer makes the answers of a batch.
@@ -188,15 +195,10 @@ func (s *socket) source(out *message, i int) {
 	}
 }
 
-func (s *socket) sendAll(fd uintptr) bool {
-	s.sent, s.errno = many(unix.SYS_SENDMMSG, fd, s.out[s.from:s.to])
-	return s.errno != unix.EAGAIN
-}
-
-// many reads or sends messages without waiting, and returns how many.
-func many(call, fd uintptr, messages []message) (int, unix.Errno) {
+// many reads or sends messages, and returns how many.
+func many(call, fd uintptr, messages []message, flags uintptr) (int, unix.Errno) {
 	for {
-		n, _, errno := unix.Syscall6(call, fd, uintptr(unsafe.Pointer(&messages[0])), uintptr(len(messages)), unix.MSG_DONTWAIT, 0, 0)
+		n, _, errno := unix.Syscall6(call, fd, uintptr(unsafe.Pointer(&messages[0])), uintptr(len(messages)), flags, 0, 0)
 		if errno != unix.EINTR {
 			return int(n), errno
 		}

@@ -259,6 +259,7 @@ func (s *Signer) remembered(set []dns.RR, now time.Time) (*dns.RRSIG, error) {
 
 func (s *Signer) sign(set []dns.RR, now time.Time) (*dns.RRSIG, error) {
 	sig := &dns.RRSIG{
+		Hdr:       dns.RR_Header{Ttl: set[0].Header().Ttl}, // RFC 4034, section 3
 		Algorithm: s.Key.Algorithm, KeyTag: s.Key.KeyTag(), SignerName: s.Key.Hdr.Name,
 		Inception: uint32(now.Add(-slow).Unix()), Expiration: uint32(now.Add(valid).Unix()),
 	}

@@ -204,11 +204,15 @@ func unpackable(rr dns.RR) string {
 
 // node is a name's, which is made with all above it.
 func (l *loader) node(key Key, name, here string) *Node {
-	if n := l.zone.Nodes[key]; n != nil {
+	n := l.zone.Nodes[key]
+	if n != nil && n.listed {
 		return n
 	}
-	n := &Node{Key: key, Name: name, line: here}
-	l.zone.Nodes[key] = n
+	if n == nil { // else a name below it came first
+		n = &Node{Key: key}
+		l.zone.Nodes[key] = n
+	}
+	n.Name, n.line, n.listed = name, here, true
 	l.zone.order = append(l.zone.order, n)
 	for up := key; up != l.zone.Key; {
 		if up = up.Parent(); l.zone.Nodes[up] != nil {

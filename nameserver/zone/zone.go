@@ -27,6 +27,7 @@ type Node struct {
 	Cut    *Node  // the delegation at this name or above it; nil: the zone has authority
 	Routed string // the name by which addresses are chosen for each client, the wildcard for a name that it covers; "": none
 	line   string // "file:line" of its first record
+	listed bool   // it has records, or is routed; else it is there for names below
 }
 
 // Set is the records of a name and a type.

@@ -4,6 +4,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -33,6 +34,19 @@ var rules = document.Rules{Bytes: 4 << 20, Nodes: 1 << 20, Empty: "sites are nee
 // Load reads and checks a file that is a policy and nothing else. It does not read the files that it names: policy.Load does.
 func Load(path string) (*policy.Config, error) {
 	return document.Load(path, rules, decode)
+}
+
+// LoadSection is Load of a file that is a policy, or has one as its section policy; other sections are not looked at.
+func LoadSection(path string) (*policy.Config, error) {
+	return document.Load(path, rules, func(d *document.Decoder, root *node) *policy.Config {
+		for _, f := range root.Fields {
+			if f.Key == "policy" {
+				cfg := Decode(d, f.Key, f.Value)
+				return &cfg
+			}
+		}
+		return decode(d, root)
+	})
 }
 
 // Parse is Load of a content that is there already; name stands for the file in messages.
@@ -177,12 +191,21 @@ func (p *decoder) spreading(r *policy.Rules) []key {
 			case "all":
 				r.AllQuery = true
 			case "none":
+				r.Query = []string{}
 			default:
 				p.AtMost(path, n, 64)
 				r.Query = document.Distinct(p.Decoder, path, n, p.Text)
 			}
 		}},
 		{Name: "dispersion", Decode: func(path string, n *node) { r.Dispersion = p.Integer(path, n, 1, maxSurrogates) }},
+		{Name: "steer", Decode: func(path string, n *node) {
+			r.Steer = make(map[string]int)
+			p.AtMost(path, n, maxSites)
+			p.Entries(path, n, func(path, name string, n *node) { r.Steer[name] = p.Integer(path, n, 0, maxWeight) })
+			if p.Err() == nil && !slices.ContainsFunc(slices.Collect(maps.Values(r.Steer)), func(weight int) bool { return weight > 0 }) {
+				p.Wrong(n, path, "has no site with a weight above 0", "such as {wien: 3, bratislava: 1}")
+			}
+		}},
 		{Name: "sticky_prefix", Decode: func(path string, n *node) {
 			p.Fields(path, n, []key{
 				{Name: "ipv4", Decode: func(path string, n *node) { r.Prefix4 = p.Integer(path, n, 1, 32) }},
@@ -233,7 +256,13 @@ func (p *decoder) references(cfg *policy.Config) {
 	for country, name := range cfg.Countries {
 		refer(p.path("countries", country), name)
 	}
+	for name := range cfg.Rules.Steer {
+		refer(p.path("steer", name), name)
+	}
 	for i := range cfg.Services {
+		for name := range cfg.Services[i].Rules.Steer {
+			refer(document.Join(document.Join(document.Index(p.path("services"), i), "steer"), name), name)
+		}
 		for j, name := range cfg.Services[i].Rules.Sites {
 			refer(document.Index(document.Join(document.Index(p.path("services"), i), "sites"), j), name)
 		}

@@ -2,6 +2,8 @@ package config
 
 import (
 	"net/netip"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -32,6 +34,7 @@ resume: 80%
 bypass: origin.example.org
 spread: client
 query: [size, v]
+steer: {wien: 3, bratislava: 0}
 dispersion: 2
 sticky_prefix: {ipv4: 16, ipv6: 56}
 services:
@@ -54,7 +57,7 @@ func TestParse(t *testing.T) {
 		}, {Name: "wien", Maintenance: true, Spill: []string{}, Surrogates: []policy.Surrogate{{Name: "se3", Weight: 1}}}},
 		Locate:   []policy.Method{policy.ByGeo, policy.ByZone},
 		Coverage: "/etc/baton/zones.json", GeoDatabase: "/var/lib/places.mmdb", Countries: map[string]string{"AT": "wien"},
-		Rules:    policy.Rules{Spread: policy.ByClient, Query: []string{"size", "v"}, Dispersion: 2, Prefix4: 16, Prefix6: 56},
+		Rules:    policy.Rules{Spread: policy.ByClient, Query: []string{"size", "v"}, Steer: map[string]int{"wien": 3, "bratislava": 0}, Dispersion: 2, Prefix4: 16, Prefix6: 56},
 		Services: []policy.Service{{Hosts: []string{"*.example.org"}, Rules: policy.Rules{Spread: policy.ByWeight, AllQuery: true, Sites: []string{"wien"}}}},
 		Resume:   0.8, Bypass: "origin.example.org",
 	}
@@ -98,6 +101,9 @@ func TestRefuse(t *testing.T) {
 		{"geo without a database", "geo: /var/lib/places.mmdb\ncountries: {AT: wien}\n", "", `locate: has geo, and there is no database`},
 		{"countries without a database", "locate: [geo, zone]\ncoverage: /etc/baton/zones.json\ngeo: /var/lib/places.mmdb\n", "", `countries: are found in a database, and there is none`},
 		{"spread", "spread: client", "spread: hash", `spread: "hash" is no way to spread requests (object, client, key, weight, nearest or load)`},
+		{"steering to nobody", "wien: 3", "wien: 0", `steer: has no site with a weight above 0 (such as {wien: 3, bratislava: 1})`},
+		{"site of steering", "{wien: 3", "{graz: 3", `steer.graz: "graz" is no site`},
+		{"site of a service's steering", "query: all}", "query: all, steer: {graz: 1}}", `services[0].steer.graz: "graz" is no site`},
 		{"share", "resume: 80%", "resume: 0.8", `"0.8" has no percent sign`},
 		{"prefix", "ipv4: 16", "ipv4: 33", `sticky_prefix.ipv4: "33" is out of range`},
 		{"relative path", "/etc/baton/zones.json", "zones.json", `"zones.json" is not usable as a path`},
@@ -113,6 +119,24 @@ func TestRefuse(t *testing.T) {
 				t.Errorf("%v, want %s", err, tt.want)
 			}
 		})
+	}
+}
+
+func TestLoadSection(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "f.yaml")
+	for text, want := range map[string]string{
+		"sites: {a: {surrogates: {b: }}}":                                  "",
+		"control: x\npolicy: {sites: {a: {surrogates: {b: }}}}\nzones: []": "",
+		"control: x\npolicy: {sites: {a: {wieght: 1}}}":                    "f.yaml:2:22: policy.sites.a.wieght: is not a key",
+		"control: x": "f.yaml:1:1: control: is not a key",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := LoadSection(file)
+		if want == "" && (err != nil || cfg.Default != "a") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %+v, %v, want %q", text, cfg, err, want)
+		}
 	}
 }
 

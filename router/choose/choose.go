@@ -15,6 +15,8 @@ type Candidate struct {
 	Weight   int  // as config.Surrogate.Weight
 	Up       bool // by its health checks
 	Draining bool // by the operator: keeps its sessions, gets no new ones
+	Priority int  // as config.Surrogate.Priority
+	Standby  bool // one of a lower priority number is available
 }
 
 // Candidates lists the pool's surrogates, in the file's order, with their state. A table's slots are indices into it, and so into
@@ -23,9 +25,25 @@ func Candidates(pool *config.Pool, state func(name string) (up, draining bool)) 
 	out := make([]Candidate, len(pool.Surrogates))
 	for i, s := range pool.Surrogates {
 		up, draining := state(s.Name)
-		out[i] = Candidate{Name: s.Name, Weight: s.Weight, Up: up, Draining: draining}
+		out[i] = Candidate{Name: s.Name, Weight: s.Weight, Up: up, Draining: draining, Priority: s.Priority}
 	}
+	Rank(out)
 	return out
+}
+
+// Rank makes candidates standby while one of a lower priority number is available (RFC 2782).
+func Rank(candidates []Candidate) {
+	best, some := 0, false
+	for i := range candidates {
+		c := &candidates[i]
+		c.Standby = false
+		if c.Excluded() == "" && (!some || c.Priority < best) {
+			best, some = c.Priority, true
+		}
+	}
+	for i := range candidates {
+		candidates[i].Standby = some && candidates[i].Priority > best
+	}
 }
 
 // Excluded is the reason for which the candidate gets no new sessions, "" if it can be chosen.
@@ -37,6 +55,8 @@ func (c *Candidate) Excluded() string {
 		return "down"
 	case c.Weight <= 0:
 		return "weight 0"
+	case c.Standby:
+		return "standby"
 	}
 	return ""
 }

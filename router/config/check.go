@@ -22,6 +22,7 @@ func (d *decoder) crossCheck(cfg *Config) {
 	d.checkFields(cfg)
 	d.checkRewrites(cfg)
 	d.checkSurrogates(cfg, vips)
+	d.checkDiscover(cfg)
 	d.checkAccessLogs(cfg)
 	if d.Err() != nil {
 		return
@@ -121,7 +122,7 @@ func (d *decoder) checkSurrogates(cfg *Config, vips map[netip.AddrPort]string) {
 				}
 			}
 		}
-		if weight == 0 {
+		if weight == 0 && len(p.Discover) == 0 {
 			d.WrongAt(d.Place(pool), pool+".surrogates", "have no weight above 0, so none can be chosen", "a weight from 1 to 256")
 		}
 	}

@@ -87,6 +87,7 @@ type Listen struct {
 	Metrics string // host:port of the Prometheus listener, "" for none
 	Control string // path of the unix socket for baton router status, sessions, ...
 	State   string // directory on a BPF file system that keeps sessions across restarts
+	Saved   string // directory that keeps changes by API, and what was discovered last; "" for none
 }
 
 // Limits bound the router's tables.
@@ -173,7 +174,8 @@ type Pool struct {
 	ServerID      *ServerID // in the surrogates' QUIC connection ids; nil: none
 	Health        *Health   // nil: no active checks
 	Surrogates    []Surrogate
-	Line          int // in the file
+	Discover      []Discover // more surrogates
+	Line          int        // in the file
 }
 
 // Zone lists the surrogates nearest to a client prefix, best first.
@@ -245,5 +247,9 @@ type Surrogate struct {
 	Address netip.AddrPort
 	Weight  int    // 0 to 256; 0: no new sessions, whatever the policy
 	Public  string // mode redirect: scheme://host[:port] for clients; "" for http://Address
-	Line    int    // in the file
+	Line    int    // in the file; 0: it is not from there
+
+	// Priority is SRV's: those of a higher number get sessions only while none of a lower one is available.
+	Priority int
+	Origin   string // where it is from: "dns web.example.net:80", "api"; "": this file
 }

@@ -42,7 +42,7 @@ func TestParseDefaults(t *testing.T) {
 	}
 	want := &Config{
 		File:     "router.yaml",
-		Listen:   Listen{Control: "/run/baton/router.sock", State: "/sys/fs/bpf/baton"},
+		Listen:   Listen{Control: "/run/baton/router.sock", State: "/sys/fs/bpf/baton", Saved: "/var/lib/baton-router"},
 		Limits:   Limits{Sessions: 131072, Pending: 65536},
 		Timeouts: Timeouts{Handshake: 10 * time.Second, Idle: time.Hour, Closing: time.Minute, QUICIdle: 5 * time.Minute},
 		VIPs: []VIP{{

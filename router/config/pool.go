@@ -88,8 +88,11 @@ func (d *decoder) pool(path, name string, n *node) Pool {
 			d.AtMost(path, n, maxSurrogates)
 			d.NonEmptyList(path, n, func(at string, n *node) { p.Surrogates = append(p.Surrogates, d.surrogate(at, n)) })
 		}},
+		{Name: "discover", Decode: func(path string, n *node) { p.Discover = d.discover(path, n) }},
 	})
-	d.Require(path, n, "surrogates")
+	if !d.Given(document.Join(path, "discover")) {
+		d.Require(path, n, "surrogates")
+	}
 	switch {
 	case p.HashQuery != nil && p.Policy != Hash:
 		d.Wrong(n, document.Join(path, "hash_query"), "is for policy hash alone", "policy: hash")
@@ -128,6 +131,9 @@ func (d *decoder) zones(path string, n *node, p *Pool) {
 		}
 		seen[z.Prefix] = true
 		for j, name := range z.Surrogates {
+			if len(p.Discover) > 0 { // it may appear
+				continue
+			}
 			d.Refer(fmt.Sprintf("%s.surrogates[%d]", at, j), name, "is not a surrogate of this pool", "", path+".surrogates", names)
 		}
 	}
@@ -195,7 +201,7 @@ func (d *decoder) checkSources(path string, p *Pool) {
 		}
 	}
 	for i, a := range p.Legs.Sources {
-		if !slices.ContainsFunc(p.Surrogates, func(s Surrogate) bool { return s.Address.Addr().Is4() == a.Is4() }) {
+		if len(p.Discover) == 0 && !slices.ContainsFunc(p.Surrogates, func(s Surrogate) bool { return s.Address.Addr().Is4() == a.Is4() }) {
 			one := document.Index(at, i)
 			d.WrongAt(d.Place(one), one, fmt.Sprintf("%s is of %s, and no surrogate of the pool is", a, family(a)), "addresses of the surrogates' family")
 			return

@@ -170,7 +170,7 @@ func (d *decoder) checkServerIDs(path string, p *Pool) {
 		}
 	}
 	for name := range p.ServerID.IDs {
-		if !slices.ContainsFunc(p.Surrogates, func(s Surrogate) bool { return s.Name == name }) {
+		if len(p.Discover) == 0 && !slices.ContainsFunc(p.Surrogates, func(s Surrogate) bool { return s.Name == name }) {
 			at := document.Join(ids, name)
 			d.WrongAt(d.Place(at), at, fmt.Sprintf("%q is not a surrogate of this pool", document.Clip(name)), "")
 		}

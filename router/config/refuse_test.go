@@ -36,11 +36,11 @@ func TestParseRefuses(t *testing.T) {
 		// Keys.
 		{"unknown key", "vips:", "vip:", `f:1:1: vip: is not a key (did you mean vips?)`},
 		{"unknown key in a VIP", eth, "interface: [eth0]", `f:3:5: vips[0].interface: is not a key (did you mean interfaces?)`},
-		{"unknown key, nothing near", "vips:", "frontends:", `f:1:1: frontends: is not a key (one of control, metrics, state, limits, timeouts, log, vips, pools)`},
+		{"unknown key, nothing near", "vips:", "frontends:", `f:1:1: frontends: is not a key (one of control, metrics, state, saved, limits, timeouts, log, vips, pools)`},
 		{"unknown key in a match", pool, match("{path: /}"), `f:5:17: vips[0].routes[0].match.path: is not a key (one of host, path_prefix, path_regex, methods, headers, sni, alpn, no_sni)`},
 		{"unknown key in a surrogate", surrogate, `{nmae: s1}`, `f:9:10: pools.default.surrogates[0].nmae: is not a key (did you mean name?)`},
 		{"key in the wrong case", "pools:", "Pools:", `f:6:1: Pools: is not a key (did you mean pools?)`},
-		{"odd key is quoted", "vips:", "\"a b\\n\": 1\nvips:", `f:1:1: "a b\n": is not a key (one of control, metrics, state, limits, timeouts, log, vips, pools)`},
+		{"odd key is quoted", "vips:", "\"a b\\n\": 1\nvips:", `f:1:1: "a b\n": is not a key (one of control, metrics, state, saved, limits, timeouts, log, vips, pools)`},
 		{"key without value", eth, "interfaces:", `f:3:5: vips[0].interfaces: has no value (leave the key out for the default)`},
 		{"no vips", minimal, "pools: {p: {surrogates: [{name: a, address: \"10.0.0.1:80\"}]}}", `f:1:1: vips: is missing`},
 		{"no pools", minimal, minimal[:strings.Index(minimal, "pools:")], `f:1:1: pools: is missing`},

@@ -6,6 +6,7 @@ import "time"
 const (
 	defaultControl = "/run/baton/router.sock"
 	defaultState   = "/sys/fs/bpf/baton"
+	defaultSaved   = "/var/lib/baton-router"
 
 	defaultSessions = 131072
 	defaultPending  = 65536
@@ -34,6 +35,7 @@ func (d *decoder) config(root *node) *Config {
 		{Name: "control", Decode: func(path string, n *node) { cfg.Listen.Control = d.SocketPath(path, n) }},
 		{Name: "metrics", Decode: func(path string, n *node) { cfg.Listen.Metrics = d.HostPort(path, n, "127.0.0.1:9464") }},
 		{Name: "state", Decode: func(path string, n *node) { cfg.Listen.State = d.FilePath(path, n) }},
+		{Name: "saved", Decode: func(path string, n *node) { cfg.Listen.Saved = d.FilePath(path, n) }},
 		{Name: "listen", Now: "control, metrics or state"},
 		{Name: "limits", Decode: func(path string, n *node) { d.limits(path, n, &cfg.Limits) }},
 		{Name: "timeouts", Decode: func(path string, n *node) { d.timeouts(path, n, &cfg.Timeouts) }},
@@ -45,6 +47,9 @@ func (d *decoder) config(root *node) *Config {
 		{Name: "pools", Decode: func(path string, n *node) { cfg.Pools = d.pools(path, n) }},
 	})
 	d.Require("", root, "vips", "pools")
+	if cfg.Listen.State == defaultState && !d.Given("saved") { // two routers of a host have two of both
+		cfg.Listen.Saved = defaultSaved
+	}
 	d.checkPools(cfg)
 	return cfg
 }

@@ -81,6 +81,7 @@ type Route struct {
 type Candidate struct {
 	Name     string  `json:"name"`
 	Address  string  `json:"address"`
+	Origin   string  `json:"origin,omitempty"` // where it is from, unless it is the file
 	Weight   int     `json:"weight"`
 	Sessions int     `json:"sessions"`           // -1: unknown
 	Share    float64 `json:"share"`              // of the slots that this request could get, 0 to 1
@@ -249,7 +250,7 @@ func (e *Explanation) choose(v *config.VIP, p *config.Pool, h *hashed, client ne
 		count[i]++
 	}
 	for i, s := range p.Surrogates {
-		c := Candidate{Name: s.Name, Address: s.Address.String(), Weight: s.Weight, Sessions: states[i].Sessions, Excluded: candidates[i].Excluded()}
+		c := Candidate{Name: s.Name, Address: s.Address.String(), Origin: s.Origin, Weight: s.Weight, Sessions: states[i].Sessions, Excluded: candidates[i].Excluded()}
 		if c.Excluded == "down" && states[i].Why != "" {
 			c.Excluded += ": " + states[i].Why
 		}

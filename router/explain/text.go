@@ -24,13 +24,14 @@ func (e *Explanation) String() string {
 		step("pool", "%s, policy %s%s%s", e.Pool, e.Policy, prefixed(", ", e.Key), prefixed(", reuse ", string(e.Reuse)))
 	}
 	for _, c := range e.Candidates {
+		at := c.Address + prefixed(", of ", c.Origin)
 		switch {
 		case c.Excluded != "":
-			step("", "%s (%s) cannot be chosen: %s", c.Name, c.Address, c.Excluded)
+			step("", "%s (%s) cannot be chosen: %s", c.Name, at, c.Excluded)
 		case c.Share == 0:
-			step("", "%s (%s) is not chosen%s", c.Name, c.Address, sessions(c.Sessions))
+			step("", "%s (%s) is not chosen%s", c.Name, at, sessions(c.Sessions))
 		default:
-			step("", "%s (%s) gets %.0f %%%s", c.Name, c.Address, 100*c.Share, sessions(c.Sessions))
+			step("", "%s (%s) gets %.0f %%%s", c.Name, at, 100*c.Share, sessions(c.Sessions))
 		}
 	}
 	if e.Rewritten != "" {

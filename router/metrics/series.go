@@ -19,6 +19,9 @@ func Series(s *api.RouterStatus) []exporter.Number {
 		for i := range p.Surrogates {
 			ofSurrogate(&n, p.Name, &p.Surrogates[i])
 		}
+		for i := range p.Discover {
+			ofSource(&n, p.Name, &p.Discover[i])
+		}
 	}
 	for _, v := range s.VIPs {
 		for _, c := range v.Certificates {
@@ -39,6 +42,11 @@ func Series(s *api.RouterStatus) []exporter.Number {
 		}
 		n.Yes("access_log_up", "1 while an output of the access log takes records.", l.Error == "", "output", l.Output)
 	}
+	n.GaugeInt("surrogates_left_out", "Surrogates that a source or the API has, but that cannot be in their pool.", len(s.LeftOut))
+	n.GaugeInt("surrogate_changes", "Surrogates that the API has added or changed.", len(s.Changes))
+	const merges = "Times that sources or the API have changed the surrogates in force, by result."
+	n.Counter("surrogate_merges_total", merges, s.Merges, "result", "ok")
+	n.Counter("surrogate_merges_total", merges, s.MergesFailed, "result", "failed")
 	n.Counter("config_reloads_total", "Reloads of the configuration, by result.", s.Reloads, "result", "ok")
 	n.Counter("config_reloads_total", "Reloads of the configuration, by result.", s.ReloadsFailed, "result", "failed")
 	n.Gauge("config_loaded_timestamp_seconds", "When the configuration in force was loaded.", float64(s.Loaded.UnixNano())/1e9)
@@ -68,6 +76,20 @@ func ofSurrogate(n *exporter.Numbers, pool string, s *api.RouterSurrogate) {
 	n.Counter("handoffs_failed_total", "Handoffs that ended before the first response byte.", s.Failed, of...)
 	n.Counter("bytes_to_surrogate_total", "TCP payload of ended sessions, to the surrogate.", s.BytesTo, of...)
 	n.Counter("bytes_from_surrogate_total", "TCP payload of ended sessions, from the surrogate.", s.BytesFrom, of...)
+}
+
+// ofSource exports a source of surrogates. Its age is the time since the timestamp.
+func ofSource(n *exporter.Numbers, pool string, s *api.RouterSource) {
+	of := []string{"pool", pool, "source", s.Name}
+	n.GaugeInt("discovered_surrogates", "Surrogates of the last set of a source.", s.Surrogates, of...)
+	n.Counter("discovery_updates_total", "Sets of a source that differed from the one before.", s.Updates, of...)
+	n.Yes("discovery_up", "1 while a source works; 0 while its last set stays because it has failed.", s.Error == "", of...)
+	if !s.Success.IsZero() {
+		n.Gauge("discovery_last_success_timestamp_seconds", "When a source last had a whole set.", float64(s.Success.UnixNano())/1e9, of...)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(s.Failures)) {
+		n.Counter("discovery_failures_total", "Failures of a source, by kind.", s.Failures[kind], append(of[:len(of):len(of)], "kind", kind)...)
+	}
 }
 
 func ofQUIC(n *exporter.Numbers, q *api.RouterQUIC) {

@@ -16,14 +16,7 @@ func TestSocket(t *testing.T) {
 	dir := t.TempDir()
 	p := &Part{
 		Name: "relay", Noun: "relay", Sockets: []string{filepath.Join(dir, "usual-*.sock")},
-		Control: func(file string, text []byte) (string, error) {
-			for line := range strings.Lines(string(text)) {
-				if socket, ok := strings.CutPrefix(line, "control: "); ok {
-					return strings.TrimSpace(socket), nil
-				}
-			}
-			return "", errors.New(file + ":1:1: control: is missing")
-		},
+		Control: controlOf,
 	}
 	listen := func(name string) string {
 		path := filepath.Join(dir, name)
@@ -78,4 +71,14 @@ func TestSocket(t *testing.T) {
 	check("no configuration", Asked{Config: a + "x", chosen: true}, "", "--config", true)
 	write("name: 1\n")
 	check("a wrong configuration", Asked{Config: file, chosen: true}, "", "r.yaml:1", true)
+}
+
+// controlOf reads the one key that the configurations of these tests have.
+func controlOf(file string, text []byte) (string, error) {
+	for line := range strings.Lines(string(text)) {
+		if socket, ok := strings.CutPrefix(line, "control: "); ok {
+			return strings.TrimSpace(socket), nil
+		}
+	}
+	return "", errors.New(file + ":1:1: control: is missing")
 }

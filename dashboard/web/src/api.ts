@@ -108,6 +108,16 @@ export interface RoutingDecision {
 	because: string[] | null;
 }
 
+export interface ControllerRates {
+	time: string;
+	packet_ins: number;
+	flow_mods: number;
+	handshakes: number;
+	handoffs: number;
+	failures: number;
+	surrogates: Record<string, number> | null;
+}
+
 export interface ControllerSurrogateChange {
 	weight?: number;
 	state?: string;

@@ -1,5 +1,5 @@
-import { render } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { Component, type ComponentChildren, render } from "preact";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { clock, plural, zone } from "./format.ts";
 import { Badge } from "./parts.tsx";
 import { connection, link, now, start, store, useModel, usePlace } from "./state.ts";
@@ -29,7 +29,7 @@ function App() {
 	const heading = useRef<HTMLHeadingElement>(null);
 	const first = useRef(true);
 	const title = views[view] ?? "";
-	useEffect(() => {
+	useLayoutEffect(() => {
 		document.title = `${title} – Baton controller`;
 		if (!first.current) heading.current?.focus(); // a keyboard and a screen reader go on where the new view begins
 		first.current = false;
@@ -64,12 +64,45 @@ function App() {
 					{title}
 				</h2>
 				{m.status.kind !== "token" &&
-					(m.since > 0 ? <View m={m} view={view} selected={at.selected} /> : <p class="empty">Waiting for the controller …</p>)}
+					(m.since > 0 ? (
+						<>
+							<Missing m={m} view={view} />
+							<Guard key={view}>
+								<View m={m} view={view} selected={at.selected} />
+							</Guard>
+						</>
+					) : (
+						<p class="empty">Waiting for the controller …</p>
+					))}
 			</main>
 			<Footer m={m} />
 			<Announcer m={m} />
 		</>
 	);
+}
+
+/** Guard keeps the rest of the page alive when a view cannot draw what the controller has sent. */
+class Guard extends Component<{ children: ComponentChildren }, { failure?: string }> {
+	override state: { failure?: string } = {};
+
+	static override getDerivedStateFromError(e: unknown) {
+		return { failure: String(e) };
+	}
+
+	override render() {
+		if (this.state.failure === undefined) return this.props.children;
+		return (
+			<p class="failure" role="alert">
+				This view cannot show what the controller has sent: {this.state.failure}
+			</p>
+		);
+	}
+}
+
+/** Missing says that a view is empty because the controller has nothing to tell, not because nothing happens. */
+function Missing({ m, view }: { m: Model; view: string }) {
+	if (m.status.kind !== "open" || !m.missing.has(view)) return null;
+	return <p class="note warn">This controller does not report {view}.</p>;
 }
 
 function View({ m, view, selected }: { m: Model; view: string; selected: string }) {
@@ -122,8 +155,8 @@ function Connected({ m }: { m: Model }) {
 /** Trouble says what is wrong with the connection, and what happens next. */
 function Trouble({ m }: { m: Model }) {
 	const s = m.status;
-	if (m.paused) return <p class="note">Paused: {plural(store.waiting, "change")} will appear when you go on.</p>;
 	if (s.kind === "token") return <Token why={s.why} />;
+	if (s.kind === "open" && m.paused) return <p class="note">Paused: {plural(store.waiting, "change")} will appear when you go on.</p>;
 	if (s.kind === "open" || (s.kind === "connecting" && m.since === 0)) return null;
 	return (
 		<div class="note warn trouble">
@@ -152,7 +185,7 @@ function Countdown({ until }: { until: number }) {
 function Token({ why }: { why: string }) {
 	const [token, setToken] = useState("");
 	const input = useRef<HTMLInputElement>(null);
-	useEffect(() => input.current?.focus(), []);
+	useLayoutEffect(() => input.current?.focus(), []);
 	return (
 		<form
 			class="panel token"

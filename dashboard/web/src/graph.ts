@@ -3,7 +3,11 @@
 import type { ControllerHost, ControllerLink, ControllerSwitch, ControllerTopology } from "./api.ts";
 import { compare } from "./format.ts";
 
-export const size = { width: 164, head: 46, host: 26, gapX: 44, gapY: 22, hosts: 5, margin: 10 };
+export const size = { width: 164, host: 26, gapX: 44, hosts: 5, margin: 24 };
+
+const roomy = { head: 46, gapY: 22 };
+const dense = { head: 28, gapY: 10 };
+const many = 30; // switches, from which on they are drawn densely
 
 /** Cell is a switch and the hosts that are attached to it. */
 export interface Cell {
@@ -12,7 +16,8 @@ export interface Cell {
 	more: number; // hosts without room
 	x: number;
 	y: number;
-	height: number;
+	height: number; // with the hosts
+	head: number; // of the switch alone
 	column: number;
 	row: number; // of wrapped columns
 }
@@ -29,9 +34,9 @@ export interface Wire {
 export interface Drawing {
 	cells: Map<string, Cell>;
 	wires: Wire[];
-	loose: ControllerHost[]; // at a switch that is not known
 	width: number;
 	height: number;
+	gapY: number;
 }
 
 /** groupBy is Map.groupBy, which browsers of 2023 lack. */
@@ -140,7 +145,7 @@ export function draw(t: ControllerTopology, width: number): Drawing {
 	const cells = cellsOf(t);
 	const clients = new Set((t.hosts ?? []).filter((h) => h.kind === "client").map((h) => h.at.switch));
 	const fit = Math.max(1, Math.floor((width - 2 * size.margin + size.gapX) / (size.width + size.gapX)));
-	const drawing: Drawing = { cells, wires: [], loose: (t.hosts ?? []).filter((h) => !cells.has(h.at.switch)), width: 0, height: size.margin };
+	const drawing: Drawing = { cells, wires: [], width: 0, height: size.margin, gapY: styleOf(t).gapY };
 	const left = new Set(g.keys());
 	let row = 0;
 	for (const id of g.keys()) {
@@ -148,15 +153,54 @@ export function draw(t: ControllerTopology, width: number): Drawing {
 		const component = layers(g, id).flat();
 		for (const c of component) left.delete(c);
 		const order = [...g.keys()].filter((k) => component.includes(k));
-		const columns = layers(g, rootOf(g, order, clients));
+		const root = rootOf(g, order, clients);
+		const columns = layers(g, root);
+		if (columns.length <= fit && isTree(g, component)) {
+			placeTree(drawing, g, root, row++);
+			continue;
+		}
 		untangle(g, columns);
 		for (let at = 0, back = false; at < columns.length; at += fit, back = !back) {
 			placeRow(drawing, columns.slice(at, at + fit), back && columns.length > fit ? fit : 0, row++);
 		}
 	}
-	drawing.height += size.margin - size.gapY;
+	drawing.height += size.margin - drawing.gapY;
 	wire(drawing, t.links ?? []);
 	return drawing;
+}
+
+const styleOf = (t: ControllerTopology) => ((t.switches?.length ?? 0) > many ? dense : roomy);
+
+const isTree = (g: Graph, component: string[]): boolean =>
+	component.reduce((n, id) => n + (g.get(id)?.length ?? 0), 0) === 2 * (component.length - 1);
+
+/** placeTree places a tree from the left to the right. Every switch is in the middle of those behind it. */
+function placeTree(d: Drawing, g: Graph, root: string, row: number): void {
+	const placed: Cell[] = [];
+	const place = (id: string, from: string, column: number): Cell | undefined => {
+		const c = d.cells.get(id);
+		if (c === undefined) return undefined;
+		placed.push(c);
+		const behind = (g.get(id) ?? []).filter((n) => n !== from).flatMap((n) => place(n, id, column + 1) ?? []);
+		const [first, last] = [behind[0], behind.at(-1)];
+		const y = first && last ? (first.y + last.y) / 2 : d.height;
+		Object.assign(c, { x: size.margin + column * (size.width + size.gapX), y, column, row });
+		if (!first) d.height = y + c.height + d.gapY;
+		d.width = Math.max(d.width, c.x + size.width + size.margin);
+		return c;
+	};
+	place(root, "", 0);
+	separate(d, placed);
+}
+
+/** separate moves switches down that have so many hosts that they would cover the one below. */
+function separate(d: Drawing, placed: Cell[]): void {
+	const lowest = new Map<number, number>();
+	for (const c of placed.sort((a, b) => a.y - b.y)) {
+		c.y = Math.max(c.y, lowest.get(c.column) ?? 0);
+		lowest.set(c.column, c.y + c.height + d.gapY);
+		d.height = Math.max(d.height, c.y + c.height + d.gapY);
+	}
 }
 
 function cellsOf(t: ControllerTopology): Map<string, Cell> {
@@ -166,8 +210,9 @@ function cellsOf(t: ControllerTopology): Map<string, Cell> {
 			const all = (at.get(s.id) ?? []).sort((a, b) => (ranks[a.kind] ?? 3) - (ranks[b.kind] ?? 3) || compare(hostName(a), hostName(b)));
 			const hosts = all.length > size.hosts ? all.slice(0, size.hosts - 1) : all;
 			const more = all.length - hosts.length;
-			const height = size.head + (hosts.length + (more > 0 ? 1 : 0)) * size.host;
-			return [s.id, { switch: s, hosts, more, x: 0, y: 0, height, column: 0, row: 0 }];
+			const head = styleOf(t).head;
+			const height = head + (hosts.length + (more > 0 ? 1 : 0)) * size.host;
+			return [s.id, { switch: s, hosts, more, x: 0, y: 0, height, head, column: 0, row: 0 }];
 		}),
 	);
 }
@@ -175,8 +220,8 @@ function cellsOf(t: ControllerTopology): Map<string, Cell> {
 /** placeRow places columns next to each other; backwards is the number of columns of a row that runs to the left, else 0. */
 function placeRow(d: Drawing, columns: string[][], backwards: number, row: number): void {
 	// The middles of all columns are on one height; the hosts of the last switch hang below.
-	const height = (ids: string[]) => ids.reduce((h, id) => h + (d.cells.get(id)?.height ?? 0) + size.gapY, 0);
-	const middle = (ids: string[]) => (height(ids.slice(0, -1)) + size.head) / 2;
+	const height = (ids: string[]) => ids.reduce((h, id) => h + (d.cells.get(id)?.height ?? 0) + d.gapY, 0);
+	const middle = (ids: string[]) => (height(ids.slice(0, -1)) + (d.cells.get(ids[0] ?? "")?.head ?? 0)) / 2;
 	const orders = columns.map((ids) => (backwards > 0 ? [...ids].reverse() : ids));
 	const above = Math.max(...orders.map(middle));
 	const below = Math.max(...orders.map((ids) => height(ids) - middle(ids)));
@@ -187,7 +232,7 @@ function placeRow(d: Drawing, columns: string[][], backwards: number, row: numbe
 			const c = d.cells.get(id);
 			if (c === undefined) continue;
 			Object.assign(c, { x: size.margin + column * (size.width + size.gapX), y, column, row });
-			y += c.height + size.gapY;
+			y += c.height + d.gapY;
 			d.width = Math.max(d.width, c.x + size.width + size.margin);
 		}
 	});
@@ -208,16 +253,20 @@ function wire(d: Drawing, links: ControllerLink[]): void {
 	}
 }
 
-/** route is a line between two switches; around those that are between them in a column. */
+/** route is a line between two switches: from side to side, or down a column and around those that are between them. */
 export function route(d: Drawing, from: Cell, to: Cell): string {
-	const [x1, y1, x2, y2] = [from.x + size.width / 2, from.y + size.head / 2, to.x + size.width / 2, to.y + size.head / 2];
-	const between = [...d.cells.values()].some(
-		(c) => c !== from && c !== to && c.x === from.x && c.y > Math.min(y1, y2) - size.head && c.y < Math.max(y1, y2),
-	);
-	if (from.x !== to.x) return `M${x1} ${y1}L${x2} ${y2}`;
-	if (!between) return `M${x1 + size.width / 2 - 14} ${y1}V${y2}`; // beside the hosts of the upper one
+	const [y1, y2] = [from.y + from.head / 2, to.y + to.head / 2];
+	if (from.x !== to.x) {
+		const [a, b, ya, yb] = from.x < to.x ? [from, to, y1, y2] : [to, from, y2, y1];
+		const [x1, x2] = [a.x + size.width, b.x];
+		const bend = (x1 + x2) / 2;
+		return ya === yb ? `M${x1} ${ya}H${x2}` : `M${x1} ${ya}C${bend} ${ya} ${bend} ${yb} ${x2} ${yb}`;
+	}
+	const [low, high] = [Math.min(y1, y2), Math.max(y1, y2)];
+	const between = [...d.cells.values()].some((c) => c !== from && c !== to && c.x === from.x && c.y > low - from.head && c.y < high);
+	if (!between) return `M${from.x + size.width - 14} ${y1}V${y2}`; // beside the hosts of the upper one
 	const side = from.column === 0 && from.row !== to.row ? -1 : 1;
-	const edge = x1 + (side * size.width) / 2;
+	const edge = from.x + (side < 0 ? 0 : size.width);
 	const out = edge + side * (size.gapX / 2 - 4);
 	return `M${edge} ${y1}C${out} ${y1} ${out} ${y1} ${out} ${(y1 + y2) / 2}S${out} ${y2} ${edge} ${y2}`;
 }

@@ -15,14 +15,15 @@ export function addressOf(point: string): string {
 	return (colon < 0 ? point : point.slice(0, colon)).replace(/^\[|\]$/g, "");
 }
 
-/** pathOf is a shortest path of a session: to its surrogate once it was handed off, before that to the request router. */
+/** pathOf is a shortest path of a session over switches that are up: to its surrogate once it was handed off, before that to the request router. */
 export function pathOf(t: ControllerTopology, s: ControllerSession): Path | undefined {
 	const hosts = t.hosts ?? [];
 	const at = (address: string) => hosts.find((h) => h.addresses?.includes(address));
 	const client = at(addressOf(s.client));
 	const far = otherEnd(hosts, s, at);
 	if (client === undefined || far === undefined) return undefined;
-	const switches = walk(graph(t), client.at.switch, far.at.switch);
+	const up = { ...t, switches: (t.switches ?? []).filter((s) => s.up) };
+	const switches = walk(graph(up), client.at.switch, far.at.switch);
 	if (switches.length === 0) return undefined;
 	return { hosts: new Set([client.mac, far.mac]), switches, ends: [hostName(client), hostName(far)] };
 }

@@ -81,7 +81,6 @@ export class Connection {
 		};
 		socket.onmessage = (e) => {
 			this.heard = Date.now();
-			this.attempt = 0;
 			this.receive(e.data);
 		};
 		socket.onclose = (e) => {
@@ -104,6 +103,11 @@ export class Connection {
 			this.waiting.set(id, { resolve, reject, timer });
 			socket.send(JSON.stringify({ jsonrpc: "2.0", id, method, params }));
 		});
+	}
+
+	/** works says that the connection is of use: the back-off begins anew. */
+	works(): void {
+		this.attempt = 0;
 	}
 
 	/** drop ends a connection that is of no use, and connects again. */

@@ -3,7 +3,10 @@
 import type { ControllerStep } from "./api.ts";
 import { short, took } from "./format.ts";
 
-export const participants = ["client", "access", "core", "controller", "router", "surrogate"];
+/** lanes are the participants from the left to the right; those of the paper are always there, switches of other networks if they take part. */
+const lanes = ["client", "access", "switch", "core", "router's switch", "controller", "router", "surrogate"];
+const sometimes = new Set(["switch", "router's switch"]);
+const most = 12; // lanes
 
 const letter = 7.2; // px at 12 px, of a wide font
 
@@ -30,10 +33,9 @@ export interface Sequence {
 
 /** arrange places the steps of a handoff in a width. When it is narrow, a time stands before its label instead of in a column. */
 export function arrange(steps: ControllerStep[], width: number): Sequence {
-	const names = [...participants];
-	for (const s of steps) {
-		for (const n of [s.from, s.to]) if (!names.includes(n) && names.length < 12) names.push(n);
-	}
+	const present = new Set(steps.flatMap((s) => [s.from, s.to]));
+	const names = lanes.filter((n) => !sometimes.has(n) || present.has(n));
+	for (const n of present) if (!names.includes(n) && names.length < most) names.push(n);
 	const narrow = width < 640;
 	const gutter = narrow ? 0 : 76;
 	const lane = (width - gutter) / names.length;
@@ -65,8 +67,8 @@ const flowMods: Record<string, string> = {
 
 /** meaning says what a step is for, if that is known. */
 export function meaning(s: ControllerStep): string {
-	const mod = /^flow mod ([1-7])\b/i.exec(s.label);
-	if (mod) return flowMods[mod[1] ?? ""] ?? "";
+	const mods = /^flow mods? ([1-7])(?: and ([1-7]))?/i.exec(s.label);
+	if (mods) return [mods[1], mods[2]].flatMap((n) => flowMods[n ?? ""] ?? []).join("; ");
 	if (/^setrequestsize/.test(s.label)) return "the request router reports the size of the whole request";
 	if (/^getmatchingsess/.test(s.label)) return "the request router asks which leg to use";
 	if (s.kind === "barrier") return "the switch has done everything before it";

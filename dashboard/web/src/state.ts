@@ -38,6 +38,7 @@ async function follow(topic: Topic): Promise<Error | undefined> {
 	try {
 		const answer = (await connection.call("subscribe", { topics: [topic] })) as Record<string, unknown> | null;
 		const value = answer?.[topic];
+		connection.works();
 		store.change((m) => whole(m, topic, value, Date.now()));
 		if (topic === "sessions") await readOn((value ?? []) as ControllerSession[]);
 		return undefined;

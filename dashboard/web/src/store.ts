@@ -1,14 +1,25 @@
 // What the page knows of the controller. Events change it, and listeners hear of changes a few times a second at most.
 
-import type { ControllerHandoff, ControllerLink, ControllerSession, ControllerSurrogate, ControllerTopology, RoutingDecision } from "./api.ts";
+import type {
+	ControllerHandoff,
+	ControllerLink,
+	ControllerRates,
+	ControllerSession,
+	ControllerSurrogate,
+	ControllerTopology,
+	RoutingDecision,
+} from "./api.ts";
 import type { Status } from "./rpc.ts";
 
 export const topics = ["topology", "sessions", "handoffs", "surrogates", "decisions", "rates"] as const;
 
+/** rateNames are the series that a controller measures, besides those of surrogates. */
+export const rateNames = ["handshakes", "handoffs", "failures", "packet_ins", "flow_mods"] as const;
+
 export type Topic = (typeof topics)[number];
 
 /** caps are how many items are kept; the oldest go first. */
-export const caps = { sessions: 20_000, handoffs: 500, decisions: 2_000, samples: 300, series: 24, held: 50_000 };
+export const caps = { sessions: 20_000, handoffs: 500, decisions: 2_000, samples: 300, series: 64, held: 50_000 };
 
 /** Sample is the value of each series at a time. */
 export interface Sample {
@@ -116,7 +127,7 @@ export function event(m: Model, topic: string, value: unknown, now: number): voi
 			if (m.decisions.length > caps.decisions * 1.1) m.decisions.splice(0, m.decisions.length - caps.decisions);
 			return;
 		case "rates":
-			return ratesChanged(m, value as Record<string, unknown>, now);
+			return ratesChanged(m, value as ControllerRates, now);
 	}
 }
 
@@ -167,20 +178,21 @@ function handoffChanged(m: Model, h: ControllerHandoff): void {
 	}
 }
 
-function ratesChanged(m: Model, value: Record<string, unknown>, now: number): void {
+function ratesChanged(m: Model, r: ControllerRates, now: number): void {
 	const values = new Map<string, number>();
-	const add = (k: string, v: unknown) => {
-		if (typeof v === "number" && Number.isFinite(v) && values.size < caps.series) values.set(k, v);
+	const add = (series: string, v: unknown) => {
+		if (typeof v === "number" && Number.isFinite(v) && values.size < caps.series) values.set(series, v);
 	};
-	for (const [k, v] of Object.entries(value)) add(k, v);
-	const at = typeof value.time === "string" ? Date.parse(value.time) : now;
-	if (values.size > 0) m.rates.push({ at: Number.isNaN(at) ? now : at, values });
+	for (const series of rateNames) add(series, r[series]);
+	for (const [name, v] of Object.entries(r.surrogates ?? {})) add(`surrogate ${name}`, v);
+	const at = Date.parse(r.time);
+	m.rates.push({ at: Number.isNaN(at) ? now : at, values });
 	if (m.rates.length > caps.samples) m.rates.splice(0, m.rates.length - caps.samples);
 }
 
 /** sample counts what the page sees, once a second. */
 export function sample(m: Model, now: number): void {
-	if (m.status.kind !== "open" || m.paused) return;
+	if (m.status.kind !== "open" || m.paused || m.since === 0) return;
 	const last = m.samples.at(-1);
 	const seconds = last === undefined ? 1 : Math.max(1, (now - last.at) / 1000); // a hidden tab is woken less often
 	const values = new Map<string, number>();

@@ -48,6 +48,7 @@ const shapes: [string, ControllerTopology][] = [
 	["ring of 3", network(3, ring(3))],
 	["ring of 100", network(100, ring(100))],
 	["binary tree of 100", network(100, tree(100, 2))],
+	["star of 40", network(40, tree(40, 39))],
 	["tree of 100 with ten branches", network(100, tree(100, 10))],
 	[
 		"two islands",

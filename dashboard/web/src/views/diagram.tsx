@@ -11,7 +11,7 @@ const most = 400; // steps that are drawn
 export function Diagram({ h, visible }: { h: ControllerHandoff; visible: number }) {
 	const [ref, width] = useWidth();
 	const steps = (h.steps ?? []).slice(0, most);
-	const s = arrange(steps, Math.max(width, 300));
+	const s = arrange(steps, Math.max(width, 240));
 	const whole = visible >= steps.length;
 	const height = s.bottom + (h.failure && whole ? 30 : ended(h) ? 0 : 26);
 	return (
@@ -62,10 +62,10 @@ function Lanes({ s, height }: { s: Sequence; height: number }) {
 			)}
 			{s.names.map((name, i) => {
 				const x = s.x[i] ?? 0;
-				const half = s.narrow ? 36 : 46;
+				const text = short(name, s.narrow ? 11 : 16);
+				const half = s.narrow ? 36 : Math.max(46, 4 * text.length + 6);
 				const left = Math.max(1, Math.min(x - half, s.width - 2 * half - 1));
 				const y = s.narrow && i % 2 === 1 ? 32 : 8; // narrow lanes have names at two heights
-				const text = short(name, 12);
 				return (
 					<g key={name}>
 						<path class="lane" d={`M${x} ${y + 24}V${height}`} />

@@ -116,18 +116,11 @@ function Shown({ m, h }: { m: Model; h: ControllerHandoff }) {
 				{m.sessions.has(sessionKey(h)) && <a href={link("topology", sessionKey(h))}>Path</a>}
 			</div>
 			{h.failure && (
-				<p class="failure" role="alert">
+				<p class="failure">
 					<strong>Failed:</strong> {h.failure}
 				</p>
 			)}
-			<dl class="facts">
-				<Fact title="Client" value={h.client} />
-				<Fact title="Service" value={h.service} />
-				<Fact title="Surrogate" value={h.surrogate} />
-				<Fact title="Leg" value={h.leg.local && h.leg.remote ? `${h.leg.local} → ${h.leg.remote}` : ""} />
-				<Fact title="Request" value={h.request ?? ""} />
-				<Fact title="Began" value={time(h.began)} />
-			</dl>
+			<Facts h={h} />
 			<div class="player">
 				<button type="button" onClick={play} disabled={steps.length === 0}>
 					{playing ? "Stop" : "Replay"}
@@ -150,6 +143,19 @@ function Shown({ m, h }: { m: Model; h: ControllerHandoff }) {
 			</div>
 			<Diagram h={h} visible={visible} />
 		</>
+	);
+}
+
+function Facts({ h }: { h: ControllerHandoff }) {
+	return (
+		<dl class="facts">
+			<Fact title="Client" value={h.client} />
+			<Fact title="Service" value={h.service} />
+			<Fact title="Surrogate" value={h.surrogate} />
+			<Fact title="Leg" value={h.leg.local && h.leg.remote ? `${h.leg.local} → ${h.leg.remote}` : ""} />
+			<Fact title="Request" value={h.request ?? ""} />
+			<Fact title="Began" value={time(h.began)} />
+		</dl>
 	);
 }
 

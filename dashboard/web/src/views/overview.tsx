@@ -1,4 +1,5 @@
 import type { ComponentChildren } from "preact";
+import type { ControllerHandoff, ControllerSurrogate } from "../api.ts";
 import { Chart } from "../chart.tsx";
 import { compare, count, plural, took } from "../format.ts";
 import { inService } from "../parts.tsx";
@@ -12,42 +13,11 @@ import { Network } from "./topology.tsx";
 const recent = 5;
 
 export function Overview({ m }: { m: Model }) {
-	const switches = m.topology.switches ?? [];
 	const surrogates = [...m.surrogates.values()].sort((a, b) => compare(a.name, b.name));
 	const handoffs = [...m.handoffs.values()].reverse();
-	const live = [...m.sessions.values()].filter((s) => s.state !== "closed");
-	const down = switches.filter((s) => !s.up).length;
-	const out = surrogates.filter((s) => !inService(s)).length;
 	return (
 		<>
-			<div class="tiles">
-				<Tile
-					view="sessions"
-					title="Live sessions"
-					value={count(live.length)}
-					sub={`${count(live.filter((s) => s.state === "handed-off").length)} handed off`}
-				/>
-				<Tile
-					view="handoffs"
-					title="Handoff, median"
-					value={median(handoffs.flatMap((h) => (ended(h) && !h.failure ? [h.took_ns ?? 0] : [])))}
-					sub={failures(handoffs.filter((h) => h.failure).length)}
-				/>
-				<Tile
-					view="surrogates"
-					title="Surrogates in service"
-					value={`${surrogates.length - out}/${surrogates.length}`}
-					sub={out > 0 ? `✕ ${out} out of service` : "all"}
-					bad={out > 0}
-				/>
-				<Tile
-					view="topology"
-					title="Switches up"
-					value={`${switches.length - down}/${switches.length}`}
-					sub={down > 0 ? `✕ ${down} down` : "all"}
-					bad={down > 0}
-				/>
-			</div>
+			<Tiles m={m} handoffs={handoffs} surrogates={surrogates} />
 			<div class="split">
 				<div class="stack">
 					<section class="panel" aria-labelledby="o-net">
@@ -87,6 +57,49 @@ export function Overview({ m }: { m: Model }) {
 				{surrogates.length > 8 && <p class="muted">{plural(surrogates.length - 8, "more surrogate")}</p>}
 			</section>
 		</>
+	);
+}
+
+interface TilesProps {
+	m: Model;
+	handoffs: ControllerHandoff[];
+	surrogates: ControllerSurrogate[];
+}
+
+function Tiles({ m, handoffs, surrogates }: TilesProps) {
+	const switches = m.topology.switches ?? [];
+	const live = [...m.sessions.values()].filter((s) => s.state !== "closed");
+	const down = switches.filter((s) => !s.up).length;
+	const out = surrogates.filter((s) => !inService(s)).length;
+	return (
+		<div class="tiles">
+			<Tile
+				view="sessions"
+				title="Live sessions"
+				value={count(live.length)}
+				sub={`${count(live.filter((s) => s.state === "handed-off").length)} handed off`}
+			/>
+			<Tile
+				view="handoffs"
+				title="Handoff, median"
+				value={median(handoffs.flatMap((h) => (ended(h) && !h.failure ? [h.took_ns ?? 0] : [])))}
+				sub={failures(handoffs.filter((h) => h.failure).length)}
+			/>
+			<Tile
+				view="surrogates"
+				title="Surrogates in service"
+				value={`${surrogates.length - out}/${surrogates.length}`}
+				sub={out > 0 ? `✕ ${out} out of service` : "all"}
+				bad={out > 0}
+			/>
+			<Tile
+				view="topology"
+				title="Switches up"
+				value={`${switches.length - down}/${switches.length}`}
+				sub={down > 0 ? `✕ ${down} down` : "all"}
+				bad={down > 0}
+			/>
+		</div>
 	);
 }
 

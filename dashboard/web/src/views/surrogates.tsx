@@ -141,25 +141,7 @@ function Change({ s, all, close }: { s: ControllerSurrogate; all: ControllerSurr
 		<dialog ref={dialog} onClose={close} aria-labelledby="change-title">
 			<form onSubmit={submit}>
 				<h3 id="change-title">Change {s.name}</h3>
-				{sure ? (
-					<Summary s={s} change={change} last={last} />
-				) : (
-					<>
-						<fieldset>
-							<legend>State</legend>
-							{["in-service", "maintenance"].map((v) => (
-								<label key={v} class="check">
-									<input type="radio" name="state" value={v} checked={state === v} onChange={() => setState(v)} />
-									{v === "in-service" ? "in service" : "maintenance: gets no new sessions"}
-								</label>
-							))}
-						</fieldset>
-						<label class="field">
-							Weight
-							<input type="number" min={0} max={1_000_000} step={1} required value={weight} onInput={(e) => setWeight(e.currentTarget.value)} />
-						</label>
-					</>
-				)}
+				{sure ? <Summary s={s} change={change} last={last} /> : <Fields weight={weight} setWeight={setWeight} state={state} setState={setState} />}
 				{error && (
 					<p class="failure" role="alert">
 						{error}
@@ -175,6 +157,33 @@ function Change({ s, all, close }: { s: ControllerSurrogate; all: ControllerSurr
 				</div>
 			</form>
 		</dialog>
+	);
+}
+
+interface FieldsProps {
+	weight: string;
+	setWeight(v: string): void;
+	state: string;
+	setState(v: string): void;
+}
+
+function Fields({ weight, setWeight, state, setState }: FieldsProps) {
+	return (
+		<>
+			<fieldset>
+				<legend>State</legend>
+				{["in-service", "maintenance"].map((v) => (
+					<label key={v} class="check">
+						<input type="radio" name="state" value={v} checked={state === v} onChange={() => setState(v)} />
+						{v === "in-service" ? "in service" : "maintenance: gets no new sessions"}
+					</label>
+				))}
+			</fieldset>
+			<label class="field">
+				Weight
+				<input type="number" min={0} max={1_000_000} step={1} required value={weight} onInput={(e) => setWeight(e.currentTarget.value)} />
+			</label>
+		</>
 	);
 }
 

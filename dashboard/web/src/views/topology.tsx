@@ -38,11 +38,12 @@ export function Topology({ m, selected }: { m: Model; selected: string }) {
 			</div>
 			{selected !== "" && (
 				<p class="note" role="status">
-					{path ? pathText(m, path) : session ? "The ends of this session are not in the topology." : "This session is gone."}
+					{path ? pathText(m, path) : session ? "The topology has no path between the ends of this session." : "This session is gone."}
 				</p>
 			)}
 			<div class="panel">
 				<Network m={m} path={path} node={node} choose={setNode} />
+				<Loose m={m} />
 				<Legend />
 			</div>
 			{chosen && <SwitchDetails m={m} s={chosen} close={() => setNode("")} />}
@@ -96,39 +97,66 @@ export function Network({ m, path, node, choose }: NetworkProps) {
 					>
 						<Wires m={m} d={d} path={path} />
 						{cells.map((c) => (
-							<g
+							<CellGroup
 								key={c.switch.id}
-								class={`cell ${c.switch.up ? "up" : "down"} ${path?.switches.includes(c.switch.id) ? "on-path" : ""} ${node === c.switch.id ? "chosen" : ""}`}
-								transform={`translate(${c.x} ${c.y})`}
-							>
-								{/* biome-ignore lint/a11y/noAriaHiddenOnFocusable: nothing in it takes the focus; the rectangle beside it does */}
-								<g aria-hidden="true">
-									<SwitchBox c={c} path={path} states={states} />
-								</g>
-								<rect
-									class="hit"
-									data-id={c.switch.id}
-									role="button"
-									tabIndex={c.switch.id === focused ? 0 : -1}
-									aria-pressed={node === c.switch.id}
-									aria-label={spoken(c, states)}
-									x={-4}
-									y={-4}
-									width={size.width + 8}
-									height={size.head + 8}
-									rx={10}
-									onKeyDown={(e) => keyed(e, c)}
-									onFocus={() => setAt(c.switch.id)}
-									onClick={() => choose(c.switch.id === node ? "" : c.switch.id)}
-								>
-									<title>{`${c.switch.name} (${c.switch.id})`}</title>
-								</rect>
-							</g>
+								c={c}
+								path={path}
+								states={states}
+								chosen={node === c.switch.id}
+								inOrder={c.switch.id === focused}
+								keyed={(e) => keyed(e, c)}
+								focused={() => setAt(c.switch.id)}
+								choose={() => choose(c.switch.id === node ? "" : c.switch.id)}
+							/>
 						))}
 					</svg>
 				)
 			)}
 		</div>
+	);
+}
+
+interface CellProps {
+	c: Cell;
+	path: Path | undefined;
+	states: Map<string, string>;
+	chosen: boolean;
+	inOrder: boolean; // of focus
+	keyed(e: KeyboardEvent): void;
+	focused(): void;
+	choose(): void;
+}
+
+function CellGroup({ c, path, states, chosen, inOrder, keyed, focused, choose }: CellProps) {
+	const s = c.switch;
+	return (
+		<g
+			class={`cell ${s.up ? "up" : "down"} ${path?.switches.includes(s.id) ? "on-path" : ""} ${chosen ? "chosen" : ""}`}
+			transform={`translate(${c.x} ${c.y})`}
+		>
+			{/* biome-ignore lint/a11y/noAriaHiddenOnFocusable: nothing in it takes the focus; the rectangle beside it does */}
+			<g aria-hidden="true">
+				<SwitchBox c={c} path={path} states={states} />
+			</g>
+			<rect
+				class="hit"
+				data-id={s.id}
+				role="button"
+				tabIndex={inOrder ? 0 : -1}
+				aria-pressed={chosen}
+				aria-label={spoken(c, states)}
+				x={-4}
+				y={-4}
+				width={size.width + 8}
+				height={c.head + 8}
+				rx={10}
+				onKeyDown={keyed}
+				onFocus={focused}
+				onClick={choose}
+			>
+				<title>{`${s.name} (${s.id})`}</title>
+			</rect>
+		</g>
 	);
 }
 
@@ -187,7 +215,7 @@ function Wires({ m, d, path }: { m: Model; d: Drawing; path: Path | undefined })
 			{[...lost].map(([key, l]) => {
 				const [from, to] = [d.cells.get(l.from.switch), d.cells.get(l.to.switch)];
 				if (present.has(key) || !from || !to) return null;
-				const [x, y] = [(from.x + to.x + size.width) / 2, (from.y + to.y + size.head) / 2];
+				const [x, y] = [(from.x + to.x + size.width) / 2, (from.y + from.head / 2 + to.y + to.head / 2) / 2];
 				return (
 					<g key={`lost ${key}`} class="lost">
 						<path class="wire" d={route(d, from, to)} />
@@ -208,28 +236,31 @@ function statesOf(m: Model): Map<string, string> {
 
 function SwitchBox({ c, path, states }: { c: Cell; path: Path | undefined; states: Map<string, string> }) {
 	const s = c.switch;
+	const dense = c.head < 40;
 	return (
 		<>
-			<rect class="box" width={size.width} height={size.head} rx={7} />
-			{s.core && <rect class="inner" x={3} y={3} width={size.width - 6} height={size.head - 6} rx={5} />}
-			<text class="name" x={12} y={20}>
-				{switchName(s)}
+			<rect class="box" width={size.width} height={c.head} rx={7} />
+			{s.core && <rect class="inner" x={3} y={3} width={size.width - 6} height={c.head - 6} rx={5} />}
+			<text class="name" x={12} y={dense ? 19 : 20}>
+				{dense && !s.up ? `✕ ${switchName(s)}` : switchName(s)}
 			</text>
-			<text class="small" x={12} y={36}>
-				{stateText(s)}
-			</text>
+			{!dense && (
+				<text class="small" x={12} y={36}>
+					{stateText(s)}
+				</text>
+			)}
 			{c.hosts.map((h, i) => (
 				<HostLine
 					key={h.mac}
 					h={h}
 					above={i === 0 ? 0 : 13}
-					y={size.head + i * size.host}
+					y={c.head + i * size.host}
 					on={path?.hosts.has(h.mac) ?? false}
 					text={hostText(h, states)}
 				/>
 			))}
 			{c.more > 0 && (
-				<text class="small" x={30} y={size.head + c.hosts.length * size.host + 18}>
+				<text class="small" x={30} y={c.head + c.hosts.length * size.host + 18}>
 					{moreText(c)}
 				</text>
 			)}
@@ -274,6 +305,20 @@ function HostSign({ kind }: { kind: string }) {
 		default:
 			return <circle class="sign client" cx={27} cy={13} r={6} />;
 	}
+}
+
+/** Loose are hosts that cannot be drawn, as their switch is not known. */
+function Loose({ m }: { m: Model }) {
+	const known = new Set((m.topology.switches ?? []).map((s) => s.id));
+	const hosts = (m.topology.hosts ?? []).filter((h) => !known.has(h.at.switch));
+	if (hosts.length === 0) return null;
+	const named = hosts.slice(0, 10).map(hostName).join(", ");
+	return (
+		<p class="muted break">
+			{plural(hosts.length, "host")} at switches that are not known: {named}
+			{hosts.length > 10 && " …"}
+		</p>
+	);
 }
 
 function Legend() {

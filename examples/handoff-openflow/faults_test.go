@@ -129,6 +129,11 @@ func (s *scene) times() {
 		connect, first = append(connect, got.Connect), append(first, got.FirstByte)
 	}
 	s.t.Logf("median handshake %v, first byte %v", median(connect), median(first))
+	h := s.manager.Handoffs()
+	last := h[len(h)-1]
+	for _, step := range last.Steps {
+		s.t.Logf("%8v %s %s -> %s: %s", step.At.Round(time.Microsecond), step.Kind, step.From, step.To, step.Label)
+	}
 }
 
 func median(d []time.Duration) time.Duration {

@@ -28,6 +28,8 @@
 //	GET  /v1/nameserver/query      NameserverExplanation; query: name, and optionally type, client (a prefix), dnssec
 //	GET  /v1/nameserver/decisions  []RoutingDecision, the newest first
 //	POST /v1/nameserver/surrogate  NameserverChange → NameserverSurrogate
+//	GET  /v1/controller            ControllerStatus
+//	GET  /v1/controller/topology   ControllerTopology
 //
 // The answer for an error is its HTTP status and {"error": "…"}. Names may be added but are never renamed; clients ignore unknown
 // ones.
@@ -37,7 +39,7 @@ import "time"
 
 // Process is the common part of every status.
 type Process struct {
-	Part    string    `json:"part"`           // router, forwarder, relay, balance, anycast, purge or nameserver
+	Part    string    `json:"part"`           // router, forwarder, relay, balance, anycast, purge, nameserver or controller
 	Name    string    `json:"name,omitempty"` // from its configuration
 	Version string    `json:"version"`
 	PID     int       `json:"pid"`

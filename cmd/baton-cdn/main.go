@@ -58,5 +58,5 @@ func tree(e cli.Env) *cobra.Command {
 
 // parts are all parts of this program that run as daemons.
 func parts() []*part.Part {
-	return []*part.Part{nameserverPart()}
+	return []*part.Part{nameserverPart(), controllerPart()}
 }

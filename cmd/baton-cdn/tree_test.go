@@ -22,7 +22,7 @@ func TestHelp(t *testing.T) { clitest.Help(t, tree(cli.Env{})) }
 
 // TestTree: every part has the verbs that the parts of baton have; what only some have is in this list.
 func TestTree(t *testing.T) {
-	own := map[string][]string{"nameserver": {"decisions", "key", "query", "surrogate"}}
+	own := map[string][]string{"nameserver": {"decisions", "key", "query", "surrogate"}, "controller": {"topology"}}
 	if len(parts()) != len(own) {
 		t.Errorf("%d parts, want %d", len(parts()), len(own))
 	}

@@ -132,13 +132,13 @@ func (m *Manager) Reroute(ctx context.Context) {
 
 func (m *Manager) reroute(ctx context.Context, h *handoff) {
 	m.mu.Lock()
-	client, surrogate, old := h.client.Opener.At, h.leg.Other.At, h.plan
+	client, surrogate, old := placeOf(&h.client.Opener), placeOf(&h.leg.Other), h.plan
 	m.mu.Unlock()
 	path, err := m.o.Network.Path(client, surrogate)
 	if err != nil {
 		return // a later change brings a path
 	}
-	plan, err := h.pair.Plan(h.id, path, m.o.Network.Core, uint16(min(m.o.Idle/time.Second, 0xffff)))
+	plan, err := h.pair.Plan(h.id, path, m.o.Network.Core, m.idleSeconds(), m.o.Pin)
 	if err != nil {
 		m.o.Log.Warn("a handed-over session has no path with the actions that it needs", "client", h.client.From, "err", err)
 		return
@@ -186,7 +186,7 @@ func (m *Manager) pass(s *sessions.Session) {
 	if s.Closed() || !s.Other.Seen {
 		return
 	}
-	a, b, w, id := s.Opener.At, s.Other.At, s.Way, m.number()
+	a, b, w, id := placeOf(&s.Opener), placeOf(&s.Other), s.Way, m.number()
 	m.run.Go(func() {
 		path, err := m.o.Network.Path(a, b)
 		if err != nil {

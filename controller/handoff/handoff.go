@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -147,18 +146,18 @@ func (m *Manager) carry(ctx context.Context, h *handoff) error {
 func (m *Manager) planned(ctx context.Context, h *handoff) (*Plan, error) {
 	m.mu.Lock()
 	h.pair = Pair{Client: h.client.ToRouter(), Leg: h.leg.ToRouter(), Router: h.client.Other.At}
-	client, surrogate := h.client.Opener.At, h.leg.Other.At
+	client, surrogate := placeOf(&h.client.Opener), placeOf(&h.leg.Other)
 	m.mu.Unlock()
 	path, err := m.o.Network.Path(client, surrogate)
 	if err != nil {
 		return nil, failure{"no-path", err.Error()}
 	}
-	plan, err := h.pair.Plan(h.id, path, m.o.Network.Core, uint16(min(m.o.Idle/time.Second, 0xffff)))
+	plan, err := h.pair.Plan(h.id, path, m.o.Network.Core, m.idleSeconds(), m.o.Pin)
 	if err != nil {
 		return nil, failure{"no-core", err.Error()}
 	}
-	for _, w := range [][2]netip.AddrPort{{h.client.From, h.leg.To}, {h.leg.To, h.client.From}} {
-		if err := m.o.Network.Ensure(ctx, w[0].Addr(), w[1].Addr()); err != nil {
+	for _, w := range [][2]Place{{client, surrogate}, {surrogate, client}} {
+		if err := m.o.Network.Ensure(ctx, w[0], w[1]); err != nil {
 			return nil, failure{"no-path", err.Error()}
 		}
 	}
@@ -167,6 +166,10 @@ func (m *Manager) planned(ctx context.Context, h *handoff) (*Plan, error) {
 	m.mu.Unlock()
 	return plan, nil
 }
+
+func placeOf(e *sessions.End) Place { return Place{e.At, e.MAC} }
+
+func (m *Manager) idleSeconds() uint16 { return uint16(min(m.o.Idle/time.Second, 0xffff)) }
 
 // install brings the flow mods to the switches, all at the same time: packets between them are dropped, and repeated by their senders.
 func (m *Manager) install(ctx context.Context, h *handoff, plan *Plan) error {
@@ -292,9 +295,9 @@ func reset(s *sessions.Session, toOther bool) []byte {
 	return packet.Build(packet.Spec{SrcMAC: from.MAC, DstMAC: to.MAC, Src: w.From, Dst: w.To, Seq: seq, Ack: to.Next, Flags: packet.RST | packet.ACK})
 }
 
-// toClient passes a packet of the surrogate on as its entries would have done. The lock is held.
+// toClient passes a packet of the surrogate on as flow mod 2 would have done. The lock is held.
 func (m *Manager) toClient(h *handoff, f packet.Frame) {
-	m.out(h.client.Opener.At, f.Bytes, h.plan.ToClient...)
+	m.send(h.plan.Core, &openflow.PacketOut{Buffer: openflow.NoBuffer, InPort: openflow.PortController, Actions: h.plan.ToClient, Data: f.Bytes})
 }
 
 // undo gives a session back to the request router, which serves the client itself.

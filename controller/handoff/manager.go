@@ -20,16 +20,17 @@ type Place struct {
 	MAC packet.MAC
 }
 
-// Network is what the handoff needs of the rest of the controller. Its functions are called concurrently.
+// Network is what the handoff needs of the rest of the controller. Its functions are called concurrently, Locate and Send with the manager's lock
+// held: they must not call the manager.
 type Network interface {
 	// Locate finds a host that has sent nothing to a service yet.
 	Locate(netip.Addr) (Place, bool)
-	// Path is a shortest path from one port to another, which may be on the same switch.
-	Path(from, to sessions.Point) ([]Hop, error)
+	// Path is a shortest path from one host to another, which may be on the same switch.
+	Path(from, to Place) ([]Hop, error)
 	// Core reports whether a switch has the actions that join sessions.
 	Core(sw uint64) bool
-	// Ensure has packets from one host's address reach another's.
-	Ensure(ctx context.Context, from, to netip.Addr) error
+	// Ensure has packets from one host reach another.
+	Ensure(ctx context.Context, from, to Place) error
 	// Commit sends messages and waits for a barrier.
 	Commit(ctx context.Context, sw uint64, messages ...openflow.Message) error
 	// Send does not wait.
@@ -54,7 +55,9 @@ type Options struct {
 	Publish func(topic api.ControllerTopic, value any)
 	Log     *slog.Logger
 	// Strip removes timestamps, SACK-permitted and window scale from handshakes, as the paper does.
-	Strip    bool
+	Strip bool
+	// Pin has every switch on a path get entries for a session: for paths that are spread by source and destination.
+	Pin      bool
 	Patience time.Duration // for a handoff, from the report of the request on. Default: 3 s
 	Idle     time.Duration // of a handed-over session. Default: 2 min
 	Rules    sessions.Rules

@@ -53,7 +53,7 @@ type Mod struct {
 type Plan struct {
 	Access, Core uint64
 	Mods         []Mod
-	ToClient     []openflow.Action // what all of them do with the surrogate's packets
+	ToClient     []openflow.Action // what the core does with the surrogate's packets
 }
 
 // ErrNoCore: no switch on the path translates sequence numbers.
@@ -78,7 +78,10 @@ const (
 
 // Plan computes the flow mods for a path from the client to the surrogate. core says which switches have the actions; the one that is nearest to
 // the surrogate translates. idle is the time without packets after which the entries end, in seconds.
-func (p Pair) Plan(id uint32, path []Hop, core func(uint64) bool, idle uint16) (*Plan, error) {
+//
+// Switches between the access switch and the core send the session's packets by their destination, as they do all others. With pin, or if the
+// core is not the surrogate's switch, they have entries for it.
+func (p Pair) Plan(id uint32, path []Hop, core func(uint64) bool, idle uint16, pin bool) (*Plan, error) {
 	at := len(path) - 1
 	for at >= 0 && !core(path[at].Switch) {
 		at--
@@ -86,14 +89,15 @@ func (p Pair) Plan(id uint32, path []Hop, core func(uint64) bool, idle uint16) (
 	if at < 0 {
 		return nil, ErrNoCore
 	}
-	b := builder{Pair: p, s: splice.New(p.Client, p.Leg), id: id, idle: idle, path: path, core: at}
-	plan := &Plan{Access: path[0].Switch, Core: path[at].Switch, ToClient: whole(&b.s.ToClient)}
+	b := builder{Pair: p, s: splice.New(p.Client, p.Leg), id: id, idle: idle, path: path, core: at, pin: pin || at < len(path)-1}
+	plan := &Plan{Access: path[0].Switch, Core: path[at].Switch}
 	switch {
 	case at == 0: // one switch is both
 		plan.Mods = b.single()
 	default:
 		plan.Mods = b.double()
 	}
+	plan.ToClient = plan.Mods[1].Instructions[0].(openflow.InstructionApplyActions).Actions // flow mod 2
 	if at < len(path)-1 {
 		plan.Mods = append(plan.Mods, b.beyond()...)
 	}
@@ -111,6 +115,7 @@ type builder struct {
 	idle uint16
 	path []Hop
 	core int // index in path
+	pin  bool
 }
 
 // direct is the direction as it is between the access switch and the core.
@@ -166,8 +171,7 @@ func (b *builder) single() []Mod {
 	}
 }
 
-// double is the entries of an access switch and a core forwarder. If the core is not the surrogate's switch, those between are told the way, so
-// that the packets meet the core whatever path is the shortest for others.
+// double is the entries of an access switch and a core forwarder.
 func (b *builder) double() []Mod {
 	access, core := b.path[0], b.path[b.core]
 	m := mark(b.id)
@@ -178,17 +182,17 @@ func (b *builder) double() []Mod {
 	mods := []Mod{
 		b.answer(core.Switch, two),
 		{"flow mod 2", core.Switch, told(two)},
-		{"flow mod 4", core.Switch, told(b.add(b.marked(core.In, direct), append(b.toSurrogate(), output(core.Out))...))},
-		{"flow mod 3", access.Switch, b.add(b.marked(access.Out, b.back(direct)), three...)},
+		{"flow mod 4", core.Switch, told(b.add(b.marked(direct), append(b.toSurrogate(), output(core.Out))...))},
+		{"flow mod 3", access.Switch, b.add(b.marked(b.back(direct)), three...)},
 		{"flow mod 5", access.Switch, b.add(matches(openflow.Match{}.Port(access.In), b.s.ToServer.Match), five...)},
 	}
-	if b.core == len(b.path)-1 {
+	if !b.pin {
 		return mods
 	}
 	for _, hop := range b.path[1:b.core] {
 		mods = append(mods,
-			Mod{"path to the core", hop.Switch, b.add(b.marked(hop.In, direct), output(hop.Out))},
-			Mod{"path to the client", hop.Switch, b.add(b.marked(hop.Out, b.back(direct)), output(hop.In))})
+			Mod{"path to the core", hop.Switch, b.add(b.marked(direct), output(hop.Out))},
+			Mod{"path to the client", hop.Switch, b.add(b.marked(b.back(direct)), output(hop.In))})
 	}
 	return mods
 }
@@ -203,9 +207,9 @@ func (b *builder) beyond() (mods []Mod) {
 	return mods
 }
 
-// marked matches a direction between the access switch and the core.
-func (b *builder) marked(in openflow.PortNo, t splice.Tuple) openflow.Match {
-	return matches(openflow.Match{}.Port(in).MAC(openflow.FieldEthSrc, mark(b.id)), t)
+// marked matches a direction between the access switch and the core, by whatever path.
+func (b *builder) marked(t splice.Tuple) openflow.Match {
+	return matches(openflow.Match{}.MAC(openflow.FieldEthSrc, mark(b.id)), t)
 }
 
 // answer is flow mod 2 with a copy for the controller, for the surrogate's first packets.
@@ -213,13 +217,10 @@ func (b *builder) answer(at uint64, two *openflow.FlowMod) Mod {
 	a := *two
 	a.Priority, a.Idle, a.Hard = priorityAnswer, 0, answerSeconds
 	actions := two.Instructions[0].(openflow.InstructionApplyActions).Actions
-	copied := append([]openflow.Action{openflow.ActionOutput{Port: openflow.PortController, MaxLen: answerBytes}}, actions...)
+	copied := append([]openflow.Action{output(openflow.PortController)}, actions...)
 	a.Instructions = []openflow.Instruction{openflow.InstructionApplyActions{Actions: copied}}
 	return Mod{"flow mod 2, with a copy of the first answer", at, &a}
 }
-
-// answerBytes of a packet are enough for its headers.
-const answerBytes = 128
 
 // told has the switch tell when an entry ends.
 func told(m *openflow.FlowMod) *openflow.FlowMod {

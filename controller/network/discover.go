@@ -3,6 +3,7 @@ package network
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"baton/controller/lldp"
@@ -161,6 +162,13 @@ func (n *Network) orphans(now time.Time) {
 	for _, at := range n.g.Edges(now) {
 		edges[at] = true
 	}
+	n.earlier = slices.DeleteFunc(n.earlier, func(h topology.Host) bool {
+		if !known(h.MAC) && (!edges[h.At] || !n.g.Mature(now, h.At)) {
+			return false
+		}
+		n.changed(n.g.Presume(now, h.MAC, h.At, h.Addresses...))
+		return true
+	})
 	for k, since := range n.table.Orphans(now, known) {
 		switch {
 		case now.Sub(since) > orphanLife:

@@ -69,6 +69,7 @@ type Network struct {
 	again   []paths.Pair       // to be installed, as their source has moved
 	gone    []paths.Key        // to be removed
 	watch   []func(topology.Change)
+	earlier []topology.Host // that were known to a controller before this one
 
 	wake   chan struct{}
 	tasks  sync.WaitGroup
@@ -115,6 +116,14 @@ const age = 2 * time.Second
 // OnChange adds a function that is called with each change of the topology, under the network's lock: it must not call the network. It must not be
 // called after Run.
 func (n *Network) OnChange(f func(topology.Change)) { n.watch = append(n.watch, f) }
+
+// Remember has hosts be presumed where a controller before this one knew them, once the links of their switches are known. Their first frames
+// correct it.
+func (n *Network) Remember(hosts []topology.Host) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.earlier = hosts
+}
 
 // View calls f with the topology, which stays as it is meanwhile. f must not call the network.
 func (n *Network) View(f func(g *topology.Graph)) {

@@ -265,8 +265,8 @@ func (s *scene) counts() (Counts, topology.Counts) {
 	return s.network.Counts(), g
 }
 
-// inject sends a frame out of a host's interface.
-func inject(t *testing.T, n *lab.Interface, frame []byte) {
+// inject sends frames out of a host's interface.
+func inject(t *testing.T, n *lab.Interface, frames ...[]byte) {
 	t.Helper()
 	if err := n.Host.Do(func() error {
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
@@ -274,7 +274,12 @@ func inject(t *testing.T, n *lab.Interface, frame []byte) {
 			return err
 		}
 		defer unix.Close(fd)
-		return unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: n.Index})
+		for _, frame := range frames {
+			if err := unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: n.Index}); err != nil {
+				return err
+			}
+		}
+		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}

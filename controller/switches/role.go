@@ -117,6 +117,9 @@ func (s *Server) takeRole(ctx context.Context, c *channel.Conn, id uint64) (open
 		if fixed {
 			s.o.Log.Error("a switch has a newer master: this controller changes nothing there", "id", fmt.Sprintf("%016x", id),
 				"generation", generation)
+			if now, err := askRole(ctx, c, openflow.RoleNochange, 0); err == nil && s.o.Stale != nil {
+				s.o.Stale(id, now.Generation)
+			}
 			return openflow.RoleSlave, nil
 		}
 		if try == tries {

@@ -86,7 +86,9 @@ type Options struct {
 	// Queue is how many packet-ins of a switch may wait. Default: 1,024.
 	Queue int
 	// Setup is how long a switch may take to introduce itself. Default: 10 s.
-	Setup   time.Duration
+	Setup time.Duration
+	// Stale is called when a switch has refused the role of master because of a greater generation, of SetRole only. It may be nil.
+	Stale   func(id, seen uint64)
 	Channel channel.Options
 }
 

@@ -320,8 +320,9 @@ func (g *Graph) Silent(now time.Time, most int) []Probe {
 	return all
 }
 
-// Presume notes that a host was at a port when another controller ruled. Its first frame corrects that without a question.
-func (g *Graph) Presume(now time.Time, mac packet.MAC, at Point) Change {
+// Presume notes that a host was at a port when another controller ruled, with addresses that no other host has. Its first frame corrects that
+// without a question.
+func (g *Graph) Presume(now time.Time, mac packet.MAC, at Point, addresses ...netip.Addr) Change {
 	p := g.port(at)
 	if g.hosts[mac] != nil || mac[0]&1 != 0 || p == nil || !p.Up || g.linked(at) || len(g.hosts) >= g.rules.Hosts || p.hosts >= g.rules.PortHosts {
 		return Change{}
@@ -329,5 +330,10 @@ func (g *Graph) Presume(now time.Time, mac packet.MAC, at Point) Change {
 	h := &Host{MAC: mac, At: at, Seen: now, Presumed: true}
 	g.hosts[mac] = h
 	p.hosts++
+	for _, a := range addresses {
+		if _, taken := g.owners[a]; !taken {
+			g.bind(now, h, a, Learnt)
+		}
+	}
 	return Change{Hosts: []Host{*h}}
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"regexp"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"baton/api"
 	"baton/lab"
 	"baton/lab/peers"
 )
@@ -32,6 +34,7 @@ type Report struct {
 	Up       time.Duration `json:"up_ns"` // until the network was up
 	Checks   []Check       `json:"checks"`
 	Requests []Request     `json:"requests"`
+	Decision []string      `json:"decision"` // of the request router, about one of the requests: its steps
 }
 
 // Check is something that must hold.
@@ -156,6 +159,12 @@ func (n *Network) others(ctx context.Context, r *Report, content map[string]stri
 		}
 	}
 	r.check(hits > 0, hits, "surrogates answer from their caches")
+	why, err := n.router.RouterExplain(ctx, api.RouterQuestion{URL: "http://" + Site + path, Client: netip.MustParseAddr("10.11.0.101")})
+	if err != nil {
+		return fmt.Errorf("ask the router: %w", err)
+	}
+	r.Decision = why.Steps
+	r.check(why.Where == "kernel" && len(why.Steps) > 0, why, "the kernel decides about requests: no process sees them")
 	return nil
 }
 
@@ -211,6 +220,10 @@ func (r *Report) Text(out io.Writer) {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%d\t%.1f ms\t\n", q.Client, q.URL, q.Status, by, q.Cache, q.Bytes, float64(q.FirstByte.Microseconds())/1000)
 	}
 	_ = w.Flush() // the caller's writer has its own errors
+	fmt.Fprintf(out, "\nHow %s gets a surrogate:\n", Site)
+	for _, step := range r.Decision {
+		fmt.Fprintf(out, "  %s\n", step)
+	}
 	fmt.Fprintln(out)
 	for _, c := range r.Checks {
 		if c.OK {

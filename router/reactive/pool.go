@@ -18,6 +18,8 @@ type PoolOptions struct {
 	Local  netip.Addr    // from which legs are opened; the zero address: the host's choice
 	Dial   time.Duration // Default: 3 s
 	Log    *slog.Logger
+	// Connect opens a leg; nil is a plain dialer. The connection is a [*net.TCPConn].
+	Connect func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Pool keeps idle legs to the surrogates.
@@ -63,6 +65,14 @@ func NewPool(o PoolOptions) *Pool {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Connect == nil {
+		d := net.Dialer{KeepAlive: -1} // nothing passes an idle leg
+		d.SetMultipathTCP(false)
+		if o.Local.IsValid() {
+			d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(o.Local, 0))
+		}
+		o.Connect = d.DialContext
 	}
 	p := &Pool{o: o, surrogates: map[netip.AddrPort]*supply{}, legs: map[api.RouterLeg]*leg{}}
 	p.ctx, p.end = context.WithCancel(context.Background())
@@ -150,12 +160,9 @@ func (p *Pool) fill(ctx context.Context, to netip.AddrPort, n *supply) {
 }
 
 func (p *Pool) open(ctx context.Context, to netip.AddrPort, n *supply) error {
-	d := net.Dialer{Timeout: p.o.Dial, KeepAlive: -1} // nothing passes an idle leg
-	d.SetMultipathTCP(false)
-	if p.o.Local.IsValid() {
-		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(p.o.Local, 0))
-	}
-	c, err := d.DialContext(ctx, "tcp", to.String())
+	dialing, cancel := context.WithTimeout(ctx, p.o.Dial)
+	defer cancel()
+	c, err := p.o.Connect(dialing, "tcp", to.String())
 	if err != nil {
 		return err
 	}
@@ -167,6 +174,7 @@ func (p *Pool) open(ctx context.Context, to netip.AddrPort, n *supply) error {
 		conn.Close()
 		return ctx.Err()
 	}
+	_ = l.SetReadDeadline(time.Now().Add(p.o.MaxAge)) // before Take can set another
 	p.legs[l.key] = l
 	n.idle++
 	p.opened++
@@ -177,7 +185,6 @@ func (p *Pool) open(ctx context.Context, to netip.AddrPort, n *supply) error {
 // watch is an idle leg until it is taken, too old, or closed by the surrogate.
 func (p *Pool) watch(l *leg, n *supply) {
 	defer close(l.done)
-	_ = l.SetReadDeadline(time.Now().Add(p.o.MaxAge))
 	var b [1]byte
 	_, _ = l.Read(b[:]) // an idle leg has nothing to say: whatever this returns, the leg is idle no more
 	p.mu.Lock()

@@ -56,8 +56,29 @@ func (n *Network) startController(ctx context.Context) error {
 	if err := ready(ctx, n.Controller, patience, func() error { _, err := n.Topology(ctx); return err }); err != nil {
 		return err
 	}
-	n.Page, err = expose(n.lab, n.Services, northbound)
-	return err
+	at, err := expose(n.lab, n.Services, northbound)
+	if err != nil {
+		return err
+	}
+	n.Page = "http://" + at + n.front(ctx)
+	return nil
+}
+
+// front is the path of what there is to see in a browser: the page, or the description of the API in a controller without one.
+func (n *Network) front(ctx context.Context) string {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+northbound+"/", nil)
+	if err != nil {
+		return "/"
+	}
+	resp, err := n.northbound.Do(req)
+	if err != nil {
+		return "/"
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusNotFound {
+		return "/v1/docs"
+	}
+	return "/"
 }
 
 // discovered waits until the controller knows all forwarders and the links between them.

@@ -72,7 +72,7 @@ func Demo(ctx context.Context, o DemoOptions) (*Report, error) {
 		}
 		r.Up = time.Since(n.began)
 		if n.Page != "" {
-			n.say("\n  the controller's page: http://%s/\n", n.Page)
+			n.say("\n  the controller's page: %s\n", n.Page)
 		}
 		if err := n.visit(ctx, r); err != nil {
 			return err

@@ -65,7 +65,7 @@ type Network struct {
 	VSwitch    *peers.VSwitch // nil without Open vSwitch
 	NameServer *lab.Process
 	Controller *lab.Process // nil without
-	Page       string       // address of the controller's page for the machine's own programs; "" without
+	Page       string       // URL of the controller's page for the machine's own programs; "" without
 	Forwarders *lab.Process
 	Routing    *lab.Process
 

@@ -264,3 +264,27 @@ func TestForwardersReload(t *testing.T) {
 	s.baton("reload", "-c", s.file)
 	must(t, s.ping()) // its state was kept
 }
+
+// If one of them cannot start, the process ends and says which.
+func TestForwardersFailTogether(t *testing.T) {
+	s := newLine(t, 3)
+	s.write(upTo(3)...)
+	ln, err := s.node.Listen("tcp", "127.0.0.1:6653")
+	must(t, err)
+	defer ln.Close()
+	must(t, os.WriteFile(s.file, []byte(strings.Replace(s.configured(upTo(3)...), "unix:"+s.endpoint(3), "tcp:127.0.0.1:6653", 1)), 0o600))
+	path, err := program()
+	must(t, err)
+	s.process, err = s.node.Start(lab.Program{Path: path, Args: []string{"forwarder", "run", "-c", s.file}, Name: "forwarders"})
+	must(t, err)
+	if err := s.process.Wait(s.within()); lab.ExitCode(err) != 1 || !strings.Contains(s.process.Log(), "datapath "+s.datapath(3)) ||
+		!strings.Contains(s.process.Log(), "address already in use") {
+		t.Errorf("%v:\n%s", err, s.process.Log())
+	}
+	s.write(upTo(3)...)
+	s.run() // what the first attempt has left is taken over
+	s.fill(1)
+	s.fill(2)
+	s.fill(3)
+	must(t, s.ping())
+}

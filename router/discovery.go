@@ -25,9 +25,10 @@ type discovery struct {
 	requests chan *changeRequest
 
 	// Under Router.reloading, but for reads of atomics.
-	file  *config.Config
-	saved map[discover.Key]discover.Set // of an earlier process
-	stale bool                          // the last merge could not be put in force
+	file    *config.Config
+	saved   map[discover.Key]discover.Set // of an earlier process
+	stale   bool                          // the last merge could not be put in force
+	bridged bool                          // it has surrogates until others serve
 
 	left    atomic.Pointer[[]discover.LeftOut]
 	trouble atomic.Pointer[string] // why the last merge is not in force; nil: it is
@@ -76,7 +77,11 @@ func (r *Router) merged(file *config.Config, changes discover.Changes) (*config.
 	if r.discovery.runner != nil {
 		sets = r.discovery.runner.Sets()
 	}
-	return discover.Merge(file, sets, changes, kernel.MaxSurrogates)
+	next, left := discover.Merge(file, sets, changes, kernel.MaxSurrogates)
+	if s := r.current(); s != nil {
+		r.discovery.bridged = discover.Bridge(s.cfg, next, changes, func(name string) bool { return r.health.State(name).Usable() })
+	}
+	return next, left
 }
 
 // drainAll drains the surrogates of a state, and no others.
@@ -177,7 +182,8 @@ func (r *Router) rediscover(save bool) {
 	next, left := r.merged(d.file, changes)
 	d.announce(r, left)
 	if sameSurrogates(r.current().cfg, next) {
-		d.settle(nil)
+		d.stale = false
+		d.trouble.Store(nil)
 		return
 	}
 	before := r.current().cfg
@@ -233,7 +239,8 @@ func (r *Router) reloaded(file *config.Config, left []discover.LeftOut, dropped 
 	}
 }
 
-// depart removes the leaving surrogates whose sessions have ended, and tries again what could not be put in force.
+// depart removes the leaving surrogates whose sessions have ended, and those that others can replace by now, and tries again what could not be
+// put in force.
 func (r *Router) depart() {
 	d := &r.discovery
 	r.reloading.Lock()
@@ -248,7 +255,7 @@ func (r *Router) depart() {
 	if len(gone) > 0 {
 		err = r.put(changes)
 	}
-	again := d.stale
+	again := d.stale || d.bridged
 	r.reloading.Unlock()
 	switch {
 	case err != nil:

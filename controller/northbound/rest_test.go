@@ -2,7 +2,9 @@ package northbound
 
 import (
 	"encoding/json"
+	"flag"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -100,6 +102,24 @@ func TestEmptyController(t *testing.T) {
 	}
 	if f.hub.Watched(api.TopicRates) {
 		t.Error("a failed subscription is one")
+	}
+}
+
+var update = flag.Bool("update", false, "write the description of the REST view to docs")
+
+// TestDescriptionInDocs: the description that people read without a controller is that of the types.
+func TestDescriptionInDocs(t *testing.T) {
+	const file = "../../docs/northbound-openapi.json"
+	f := start(t, func(c *Config) { c.Version = "v1" })
+	_, text, _ := f.request(t, Nobody, "GET", "/v1/openapi.json", "")
+	text += "\n"
+	if *update {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if there, err := os.ReadFile(file); err != nil || string(there) != text {
+		t.Errorf("%s is another one (%v): go test ./controller/northbound -run TestDescriptionInDocs -update", file, err)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 func (s *Server) SetRole(ctx context.Context, role openflow.Role, generation uint64) error {
 	s.mu.Lock()
 	s.role, s.election, s.fixed = role, generation, true
+	s.roles++
 	channels := map[uint64]*channel.Conn{}
 	for id, m := range s.all {
 		if m.conn != nil {
@@ -38,6 +39,31 @@ func (s *Server) SetRole(ctx context.Context, role openflow.Role, generation uin
 		errs = append(errs, <-failed)
 	}
 	return errors.Join(errs...)
+}
+
+// rolesSet is how often SetRole was called.
+func (s *Server) rolesSet() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.roles
+}
+
+// askAgain takes the role that was set while a switch introduced itself: SetRole did not know it yet.
+func (s *Server) askAgain(ctx context.Context, c *channel.Conn, sw *Switch) error {
+	if s.rolesSet() == sw.asked {
+		return nil
+	}
+	role, err := s.takeRole(ctx, c, sw.ID)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sw.Role = role
+	if m := s.all[sw.ID]; m != nil && m.conn == c {
+		m.state.Role = role
+	}
+	return nil
 }
 
 // roleIs notes the role at a switch. A switch that this controller becomes master of is prepared first.

@@ -88,16 +88,12 @@ func (s *Server) introduce(ctx context.Context, c *channel.Conn) (Switch, error)
 	if err := s.portsOf(ctx, c, &sw); err != nil {
 		return sw, err
 	}
+	sw.asked = s.rolesSet()
 	sw.Role, err = s.takeRole(ctx, c, sw.ID)
 	if err != nil {
 		return sw, err
 	}
-	// Whole packets come in: the parts read what hosts say.
-	whole := &openflow.SetConfig{Config: openflow.Config{MissSendLen: openflow.MaxLenNoBuffer}}
-	if sw.Role == openflow.RoleSlave {
-		return sw, nil
-	}
-	return sw, c.Commit(ctx, whole)
+	return sw, nil
 }
 
 // maker is the manufacturer in the description of Baton's forwarder, which has the actions that join two sessions.
@@ -131,10 +127,10 @@ func (s *Server) run(ctx context.Context, c *channel.Conn, sw Switch) {
 		cancel()
 		read <- err
 	}()
+	err := s.askAgain(ctx, c, &sw)
 	log.Info("switch is connected", "id", fmt.Sprintf("%016x", sw.ID), "remote", sw.Remote, "maker", sw.Desc.Manufacturer,
 		"ports", len(sw.Ports), "role", sw.Role.String())
-	err := error(nil)
-	if sw.Role != openflow.RoleSlave {
+	if err == nil && sw.Role != openflow.RoleSlave {
 		err = s.prepare(ctx, sw)
 	}
 	if err == nil {

@@ -68,6 +68,8 @@ type Switch struct {
 	Since    time.Time // of Up
 	Remote   string
 	Connects int // how often it has connected
+
+	asked uint64 // Server.roles when it was asked for the role
 }
 
 // Known is what the configuration says of a switch.
@@ -113,6 +115,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	all      map[uint64]*member
+	roles    uint64 // calls of SetRole
 	role     openflow.Role
 	fixed    bool   // the generation is the election's; else it follows the switches'
 	election uint64 // generation id
@@ -156,8 +159,16 @@ func (s *Server) Watch(f func(Event)) { s.watchers = append(s.watchers, f) }
 // not be called after Serve.
 func (s *Server) Ready(f func(ctx context.Context, sw Switch) error) { s.ready = append(s.ready, f) }
 
-// prepare calls the functions of Ready.
+// prepare has whole packets come in, as the parts read what hosts say, and calls the functions of Ready.
 func (s *Server) prepare(ctx context.Context, sw Switch) error {
+	c, err := s.conn(sw.ID)
+	if err != nil {
+		return err
+	}
+	whole := &openflow.SetConfig{Config: openflow.Config{MissSendLen: openflow.MaxLenNoBuffer}}
+	if err := c.Commit(ctx, whole); err != nil {
+		return fmt.Errorf("prepare the switch: %w", err)
+	}
 	for _, f := range s.ready {
 		if err := f(ctx, sw); err != nil {
 			return fmt.Errorf("prepare the switch: %w", err)

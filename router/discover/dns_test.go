@@ -2,187 +2,29 @@ package discover
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 
 	"baton/router/config"
+	"baton/router/discover/discovertest"
 )
 
-// script is a name server on this host that answers as it is told. Its zone may change.
-type script struct {
-	address netip.AddrPort
-
-	mu    sync.Mutex
-	zone  map[question]reply
-	asked map[string]int // by network and question
-}
-
-// reply is an answer of a script.
-type reply struct {
-	code    dnsmessage.RCode
-	records []dnsmessage.Resource
-	silent  bool
-	cut     bool                        // TC over UDP
-	spoil   func(message []byte) []byte // the last word
-	before  []byte                      // another datagram, sent first
-	soa     uint32                      // seconds for which there is nothing
-}
-
-func newScript(t testing.TB) *script {
-	t.Helper()
-	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tcp, err := net.Listen("tcp", udp.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &script{address: udp.LocalAddr().(*net.UDPAddr).AddrPort(), zone: make(map[question]reply), asked: make(map[string]int)}
-	var wg sync.WaitGroup
-	wg.Go(func() { s.serveUDP(udp) })
-	wg.Go(func() { s.serveTCP(tcp) })
-	t.Cleanup(func() {
-		udp.Close()
-		tcp.Close()
-		wg.Wait()
-	})
-	return s
-}
-
-func (s *script) serveUDP(c net.PacketConn) {
-	b := make([]byte, 4096)
-	for {
-		n, from, err := c.ReadFrom(b)
-		if err != nil {
-			return
-		}
-		for _, m := range s.answer(b[:n], "udp") {
-			_, _ = c.WriteTo(m, from)
-		}
-	}
-}
-
-func (s *script) serveTCP(l net.Listener) {
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return
-		}
-		var size [2]byte
-		if _, err := io.ReadFull(c, size[:]); err == nil {
-			b := make([]byte, binary.BigEndian.Uint16(size[:]))
-			if _, err := io.ReadFull(c, b); err == nil {
-				for _, m := range s.answer(b, "tcp") {
-					_, _ = c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(m))), m...))
-				}
-			}
-		}
-		c.Close()
-	}
-}
-
-func (s *script) answer(query []byte, network string) [][]byte {
-	var p dnsmessage.Parser
-	h, err := p.Start(query)
-	if err != nil {
-		return nil
-	}
-	asked, err := p.AllQuestions()
-	if err != nil || len(asked) != 1 || !h.RecursionDesired {
-		return nil
-	}
-	q := question{strings.TrimSuffix(asked[0].Name.String(), "."), asked[0].Type}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.asked[network+" "+q.String()]++
-	r, ok := s.zone[q]
-	if !ok {
-		r.code = dnsmessage.RCodeNameError
-	}
-	if r.silent {
-		return nil
-	}
-	m := dnsmessage.Message{Header: dnsmessage.Header{ID: h.ID, Response: true, RCode: r.code}, Questions: asked, Answers: r.records}
-	if r.cut && network == "udp" {
-		m.Truncated, m.Answers = true, nil
-	}
-	if r.soa > 0 {
-		m.Authorities = []dnsmessage.Resource{{
-			Header: dnsmessage.ResourceHeader{Name: dnsmessage.MustNewName("example.net."), Class: dnsmessage.ClassINET, TTL: 3600},
-			Body:   &dnsmessage.SOAResource{NS: dnsmessage.MustNewName("ns."), MBox: dnsmessage.MustNewName("m."), MinTTL: r.soa},
-		}}
-	}
-	packed, err := m.Pack()
-	if err != nil {
-		return nil
-	}
-	if r.spoil != nil {
-		packed = r.spoil(packed)
-	}
-	if r.before != nil {
-		return [][]byte{r.before, packed}
-	}
-	return [][]byte{packed}
-}
-
-// set changes the answer to a question.
-func (s *script) set(name string, kind dnsmessage.Type, r reply) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.zone[question{name, kind}] = r
-}
-
-func (s *script) count(question string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.asked[question]
-}
-
-func record(name string, ttl uint32, body dnsmessage.ResourceBody) dnsmessage.Resource {
-	return dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: dnsmessage.MustNewName(name + "."), Class: dnsmessage.ClassINET, TTL: ttl}, Body: body}
-}
-
-// hosts are A and AAAA records of a name.
-func hosts(name string, ttl uint32, addresses ...string) reply {
-	var r reply
-	for _, text := range addresses {
-		if a := netip.MustParseAddr(text); a.Is4() {
-			r.records = append(r.records, record(name, ttl, &dnsmessage.AResource{A: a.As4()}))
-		} else {
-			r.records = append(r.records, record(name, ttl, &dnsmessage.AAAAResource{AAAA: a.As16()}))
-		}
-	}
-	return r
-}
-
-func srv(name string, ttl uint32, targets ...target) reply {
-	var r reply
-	for _, t := range targets {
-		r.records = append(r.records, record(name, ttl, &dnsmessage.SRVResource{Priority: t.priority, Weight: t.weight, Port: t.port, Target: dnsmessage.MustNewName(t.name + ".")}))
-	}
-	return r
-}
-
-// names makes a source that asks the script, with a clock that stands still.
-func (s *script) names(of config.Discover) (n *names, now *time.Time) {
+// namesOf makes a source that asks the script, with a clock that stands still.
+func namesOf(s *discovertest.Server, of config.Discover) (n *names, now *time.Time) {
 	now = new(time.Time)
 	*now = time.Unix(1000, 0)
 	of.MinTTL, of.MaxTTL = max(of.MinTTL, time.Second), max(of.MaxTTL, time.Minute)
-	r := &resolver{servers: []netip.AddrPort{s.address}, within: 300 * time.Millisecond}
+	r := &resolver{servers: []netip.AddrPort{s.Address}, within: 300 * time.Millisecond}
 	return newNames(of, r.lookup, func() time.Time { return *now }), now
 }
 
@@ -206,6 +48,34 @@ func said(o Outcome) string {
 	return text
 }
 
+type reply = discovertest.Reply
+
+func to(priority, weight, port uint16, name string) discovertest.Target {
+	return discovertest.Target{Priority: priority, Weight: weight, Port: port, Name: name}
+}
+
+func newScript(t testing.TB) *discovertest.Server {
+	t.Helper()
+	var udp net.PacketConn
+	var tcp net.Listener
+	for range 50 { // a port that is free for UDP may not be for TCP
+		var err error
+		if tcp, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		if udp, err = net.ListenPacket("udp", tcp.Addr().String()); err == nil {
+			break
+		}
+		tcp.Close()
+	}
+	if udp == nil {
+		t.Fatal("no port is free for UDP and TCP")
+	}
+	s, stop := discovertest.Serve(udp, tcp)
+	t.Cleanup(stop)
+	return s
+}
+
 const web = "web.example.net"
 
 var webSource = config.Discover{Kind: config.DiscoverDNS, Name: web, Port: 80, Family: config.Both, Weight: 1}
@@ -219,43 +89,43 @@ func TestLook(t *testing.T) {
 		want string
 		wait time.Duration
 	}{
-		{"both families", map[question]reply{{web, a}: hosts(web, 20, "10.2.1.2", "10.2.1.1"), {web, aaaa}: hosts(web, 30, "fd02::1")}, webSource,
+		{"both families", map[question]reply{{web, a}: discovertest.Hosts(web, 20, "10.2.1.2", "10.2.1.1"), {web, aaaa}: discovertest.Hosts(web, 30, "fd02::1")}, webSource,
 			"10.2.1.1:80, 10.2.1.2:80, [fd02::1]:80", 20 * time.Second},
-		{"one family", map[question]reply{{web, a}: hosts(web, 20, "10.2.1.1"), {web, aaaa}: {}}, webSource, "10.2.1.1:80", 0},
-		{"TTL 0", map[question]reply{{web, a}: hosts(web, 0, "10.2.1.1"), {web, aaaa}: {soa: 60}}, webSource, "10.2.1.1:80", time.Second},
-		{"TTL above the maximum", map[question]reply{{web, a}: hosts(web, 86400, "10.2.1.1"), {web, aaaa}: hosts(web, 86400, "fd02::1")}, webSource,
+		{"one family", map[question]reply{{web, a}: discovertest.Hosts(web, 20, "10.2.1.1"), {web, aaaa}: {}}, webSource, "10.2.1.1:80", 0},
+		{"TTL 0", map[question]reply{{web, a}: discovertest.Hosts(web, 0, "10.2.1.1"), {web, aaaa}: {SOA: 60}}, webSource, "10.2.1.1:80", time.Second},
+		{"TTL above the maximum", map[question]reply{{web, a}: discovertest.Hosts(web, 86400, "10.2.1.1"), {web, aaaa}: discovertest.Hosts(web, 86400, "fd02::1")}, webSource,
 			"10.2.1.1:80, [fd02::1]:80", time.Minute},
-		{"the same address twice", map[question]reply{{web, a}: hosts(web, 9, "10.2.1.1", "10.2.1.1"), {web, aaaa}: {}}, webSource, "10.2.1.1:80", 0},
-		{"alias", map[question]reply{{web, a}: {records: []dnsmessage.Resource{
-			record("c.example.net", 50, &dnsmessage.AResource{A: [4]byte{10, 2, 1, 3}}),
-			record("B.example.net", 5, &dnsmessage.CNAMEResource{CNAME: dnsmessage.MustNewName("c.example.net.")}),
-			record("WEB.example.net", 40, &dnsmessage.CNAMEResource{CNAME: dnsmessage.MustNewName("b.example.net.")}),
-			record("else.example.net", 1, &dnsmessage.AResource{A: [4]byte{10, 2, 1, 9}}),
-		}}, {web, aaaa}: {soa: 60}}, webSource, "10.2.1.3:80", 5 * time.Second},
-		{"alias to itself", map[question]reply{{web, a}: {records: []dnsmessage.Resource{
-			record(web, 40, &dnsmessage.CNAMEResource{CNAME: dnsmessage.MustNewName(web + ".")}),
+		{"the same address twice", map[question]reply{{web, a}: discovertest.Hosts(web, 9, "10.2.1.1", "10.2.1.1"), {web, aaaa}: {}}, webSource, "10.2.1.1:80", 0},
+		{"alias", map[question]reply{{web, a}: {Records: []dnsmessage.Resource{
+			discovertest.Record("c.example.net", 50, &dnsmessage.AResource{A: [4]byte{10, 2, 1, 3}}),
+			discovertest.Record("B.example.net", 5, &dnsmessage.CNAMEResource{CNAME: dnsmessage.MustNewName("c.example.net.")}),
+			discovertest.Record("WEB.example.net", 40, &dnsmessage.CNAMEResource{CNAME: dnsmessage.MustNewName("b.example.net.")}),
+			discovertest.Record("else.example.net", 1, &dnsmessage.AResource{A: [4]byte{10, 2, 1, 9}}),
+		}}, {web, aaaa}: {SOA: 60}}, webSource, "10.2.1.3:80", 5 * time.Second},
+		{"alias to itself", map[question]reply{{web, a}: {Records: []dnsmessage.Resource{
+			discovertest.Record(web, 40, &dnsmessage.CNAMEResource{CNAME: dnsmessage.MustNewName(web + ".")}),
 		}}, {web, aaaa}: {}}, webSource, "no set; nodata", 0},
-		{"no such name", map[question]reply{{web, a}: {code: dnsmessage.RCodeNameError, soa: 30}, {web, aaaa}: {code: dnsmessage.RCodeNameError, soa: 30}}, webSource,
+		{"no such name", map[question]reply{{web, a}: {Code: dnsmessage.RCodeNameError, SOA: 30}, {web, aaaa}: {Code: dnsmessage.RCodeNameError, SOA: 30}}, webSource,
 			"no set; nxdomain", 30 * time.Second},
 		{"no such name removes", nil, func() config.Discover { s := webSource; s.RemoveAbsent = true; return s }(), "; nxdomain", 0},
 		{"no records", map[question]reply{{web, a}: {}, {web, aaaa}: {}}, webSource, "no set; nodata", 0},
-		{"SERVFAIL does not remove", map[question]reply{{web, a}: {code: dnsmessage.RCodeServerFailure}, {web, aaaa}: {code: dnsmessage.RCodeServerFailure}},
+		{"SERVFAIL does not remove", map[question]reply{{web, a}: {Code: dnsmessage.RCodeServerFailure}, {web, aaaa}: {Code: dnsmessage.RCodeServerFailure}},
 			func() config.Discover { s := webSource; s.RemoveAbsent = true; return s }(), "no set; servfail", 0},
-		{"refused", map[question]reply{{web, a}: {code: dnsmessage.RCodeRefused}, {web, aaaa}: {code: dnsmessage.RCodeRefused}}, webSource, "no set; refused", 0},
-		{"SERVFAIL for one family", map[question]reply{{web, a}: hosts(web, 20, "10.2.1.1"), {web, aaaa}: {code: dnsmessage.RCodeServerFailure}}, webSource, "10.2.1.1:80; servfail", 0},
-		{"silent", map[question]reply{{web, a}: {silent: true}}, func() config.Discover { s := webSource; s.Family = config.IPv4; return s }(), "no set; timeout", 0},
-		{"a broken body", map[question]reply{{web, a}: {spoil: func(m []byte) []byte { m[7] = 9; return m }}}, func() config.Discover { s := webSource; s.Family = config.IPv4; return s }(), "no set; malformed", 0},
-		{"a forged answer first", map[question]reply{{web, a}: func() reply { r := hosts(web, 20, "10.2.1.1"); r.before = []byte("forged"); return r }()},
+		{"refused", map[question]reply{{web, a}: {Code: dnsmessage.RCodeRefused}, {web, aaaa}: {Code: dnsmessage.RCodeRefused}}, webSource, "no set; refused", 0},
+		{"SERVFAIL for one family", map[question]reply{{web, a}: discovertest.Hosts(web, 20, "10.2.1.1"), {web, aaaa}: {Code: dnsmessage.RCodeServerFailure}}, webSource, "10.2.1.1:80; servfail", 0},
+		{"silent", map[question]reply{{web, a}: {Silent: true}}, func() config.Discover { s := webSource; s.Family = config.IPv4; return s }(), "no set; timeout", 0},
+		{"a broken body", map[question]reply{{web, a}: {Spoil: func(m []byte) []byte { m[7] = 9; return m }}}, func() config.Discover { s := webSource; s.Family = config.IPv4; return s }(), "no set; malformed", 0},
+		{"a forged answer first", map[question]reply{{web, a}: func() reply { r := discovertest.Hosts(web, 20, "10.2.1.1"); r.Before = []byte("forged"); return r }()},
 			func() config.Discover { s := webSource; s.Family = config.IPv4; return s }(), "10.2.1.1:80", 20 * time.Second},
-		{"cut short", map[question]reply{{web, a}: func() reply { r := hosts(web, 20, "10.2.1.1"); r.cut = true; return r }()},
+		{"cut short", map[question]reply{{web, a}: func() reply { r := discovertest.Hosts(web, 20, "10.2.1.1"); r.Cut = true; return r }()},
 			func() config.Discover { s := webSource; s.Family = config.IPv4; return s }(), "10.2.1.1:80", 20 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newScript(t)
 			for q, r := range tt.zone {
-				s.zone[q] = r
+				s.Set(q.name, q.kind, r)
 			}
-			n, _ := s.names(tt.of)
+			n, _ := namesOf(s, tt.of)
 			o, wait := n.look(t.Context())
 			if got := said(o); got != tt.want {
 				t.Errorf("got %q, want %q: %v", got, tt.want, o.Err)
@@ -271,7 +141,7 @@ func TestService(t *testing.T) {
 	const name = "_http._tcp.example.net"
 	s := newScript(t)
 	of := config.Discover{Kind: config.DiscoverSRV, Name: name, Family: config.IPv4}
-	n, _ := s.names(of)
+	n, _ := namesOf(s, of)
 	look := func(want string) {
 		t.Helper()
 		if o, _ := n.look(t.Context()); said(o) != want {
@@ -279,16 +149,16 @@ func TestService(t *testing.T) {
 		}
 	}
 	look("no set; nxdomain")
-	s.set("a.example.net", dnsmessage.TypeA, hosts("a.example.net", 20, "10.2.1.1", "10.2.1.2"))
-	s.set("b.example.net", dnsmessage.TypeA, hosts("b.example.net", 20, "10.2.1.3"))
-	s.set(name, dnsmessage.TypeSRV, srv(name, 20, target{1, 60, 8080, "A.example.net"}, target{2, 0, 80, "b.example.net"}))
+	s.Set("a.example.net", dnsmessage.TypeA, discovertest.Hosts("a.example.net", 20, "10.2.1.1", "10.2.1.2"))
+	s.Set("b.example.net", dnsmessage.TypeA, discovertest.Hosts("b.example.net", 20, "10.2.1.3"))
+	s.Set(name, dnsmessage.TypeSRV, discovertest.SRV(name, 20, to(1, 60, 8080, "A.example.net"), to(2, 0, 80, "b.example.net")))
 	look("10.2.1.1:8080 w60 p1, 10.2.1.2:8080 w60 p1, 10.2.1.3:80 w1 p2")
-	s.set(name, dnsmessage.TypeSRV, srv(name, 20, target{0, 65535, 80, "a.example.net"}, target{0, 100, 80, "b.example.net"}))
+	s.Set(name, dnsmessage.TypeSRV, discovertest.SRV(name, 20, to(0, 65535, 80, "a.example.net"), to(0, 100, 80, "b.example.net")))
 	look("10.2.1.1:80 w256 p0, 10.2.1.2:80 w256 p0, 10.2.1.3:80")
 	// a target whose addresses cannot be found out keeps those that it had
-	s.set("b.example.net", dnsmessage.TypeA, reply{code: dnsmessage.RCodeServerFailure})
+	s.Set("b.example.net", dnsmessage.TypeA, reply{Code: dnsmessage.RCodeServerFailure})
 	look("10.2.1.1:80 w256 p0, 10.2.1.2:80 w256 p0, 10.2.1.3:80; servfail")
-	s.set(name, dnsmessage.TypeSRV, srv(name, 20, target{0, 0, 0, ""}))
+	s.Set(name, dnsmessage.TypeSRV, discovertest.SRV(name, 20, to(0, 0, 0, "")))
 	look("no set; nodata")
 }
 
@@ -297,7 +167,7 @@ func TestHold(t *testing.T) {
 	s := newScript(t)
 	of := webSource
 	of.Family, of.Hold = config.IPv4, 10*time.Second
-	n, now := s.names(of)
+	n, now := namesOf(s, of)
 	for _, step := range []struct {
 		after   time.Duration
 		address string
@@ -309,7 +179,7 @@ func TestHold(t *testing.T) {
 		{20 * time.Second, "10.2.1.3", "10.2.1.3:80"},
 	} {
 		*now = now.Add(step.after)
-		s.set(web, dnsmessage.TypeA, hosts(web, 1, step.address))
+		s.Set(web, dnsmessage.TypeA, discovertest.Hosts(web, 1, step.address))
 		if o, _ := n.look(t.Context()); said(o) != step.want {
 			t.Errorf("got %q, want %q", said(o), step.want)
 		}
@@ -321,18 +191,18 @@ func TestBackoff(t *testing.T) {
 	s := newScript(t)
 	of := webSource
 	of.Family = config.IPv4
-	n, _ := s.names(of)
-	s.set(web, dnsmessage.TypeA, reply{code: dnsmessage.RCodeServerFailure})
+	n, _ := namesOf(s, of)
+	s.Set(web, dnsmessage.TypeA, reply{Code: dnsmessage.RCodeServerFailure})
 	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
 		if _, wait := n.look(t.Context()); wait != want {
 			t.Errorf("wait %v, want %v", wait, want)
 		}
 	}
-	s.set(web, dnsmessage.TypeA, hosts(web, 9, "10.2.1.1"))
+	s.Set(web, dnsmessage.TypeA, discovertest.Hosts(web, 9, "10.2.1.1"))
 	if _, wait := n.look(t.Context()); wait != 9*time.Second {
 		t.Errorf("wait %v, want the TTL", wait)
 	}
-	s.set(web, dnsmessage.TypeA, reply{code: dnsmessage.RCodeServerFailure})
+	s.Set(web, dnsmessage.TypeA, reply{Code: dnsmessage.RCodeServerFailure})
 	if _, wait := n.look(t.Context()); wait != time.Second {
 		t.Errorf("wait %v, want a second again", wait)
 	}
@@ -341,21 +211,21 @@ func TestBackoff(t *testing.T) {
 // TestServersInOrder: the next server is asked if one does not know, and not if it says that there is no such name.
 func TestServersInOrder(t *testing.T) {
 	broken, works := newScript(t), newScript(t)
-	works.set(web, dnsmessage.TypeA, hosts(web, 9, "10.2.1.1"))
-	r := &resolver{servers: []netip.AddrPort{broken.address, works.address}, within: 300 * time.Millisecond}
+	works.Set(web, dnsmessage.TypeA, discovertest.Hosts(web, 9, "10.2.1.1"))
+	r := &resolver{servers: []netip.AddrPort{broken.Address, works.Address}, within: 300 * time.Millisecond}
 	q := question{web, dnsmessage.TypeA}
 	for _, code := range []dnsmessage.RCode{dnsmessage.RCodeServerFailure, dnsmessage.RCodeRefused} {
-		broken.set(web, dnsmessage.TypeA, reply{code: code})
+		broken.Set(web, dnsmessage.TypeA, reply{Code: code})
 		if a, err := r.lookup(t.Context(), q); err != nil || len(a.addresses) != 1 {
 			t.Errorf("%v: %v, %v", code, a, err)
 		}
 	}
-	before := works.count("udp A " + web)
-	broken.set(web, dnsmessage.TypeA, reply{code: dnsmessage.RCodeNameError})
+	before := works.Asked("udp", discovertest.Question{Name: web, Kind: dnsmessage.TypeA})
+	broken.Set(web, dnsmessage.TypeA, reply{Code: dnsmessage.RCodeNameError})
 	_, err := r.lookup(t.Context(), q)
 	var f *Failure
-	if !errors.As(err, &f) || f.Kind != NXDomain || works.count("udp A "+web) != before {
-		t.Errorf("%v, %d more questions", err, works.count("udp A "+web)-before)
+	if !errors.As(err, &f) || f.Kind != NXDomain || works.Asked("udp", discovertest.Question{Name: web, Kind: dnsmessage.TypeA}) != before {
+		t.Errorf("%v, %d more questions", err, works.Asked("udp", discovertest.Question{Name: web, Kind: dnsmessage.TypeA})-before)
 	}
 }
 
@@ -394,9 +264,9 @@ func TestResolvConf(t *testing.T) {
 // TestRunner: sets arrive, failures keep them and are counted, and an update of the configuration keeps what has not changed.
 func TestRunner(t *testing.T) {
 	s := newScript(t)
-	s.set(web, dnsmessage.TypeA, hosts(web, 0, "10.2.1.1"))
+	s.Set(web, dnsmessage.TypeA, discovertest.Hosts(web, 0, "10.2.1.1"))
 	configured := func(more string) *config.Config {
-		return parse(t, fmt.Sprintf("  web: {discover: {dns: web.example.net, port: 80, resolvers: [%q], min_ttl: 100ms, max_ttl: 100ms%s}}\n", s.address, more))
+		return parse(t, fmt.Sprintf("  web: {discover: {dns: web.example.net, port: 80, resolvers: [%q], min_ttl: 100ms, max_ttl: 100ms%s}}\n", s.Address, more))
 	}
 	changed := make(chan struct{}, 100)
 	r := NewRunner(t.Context(), Options{
@@ -422,17 +292,17 @@ func TestRunner(t *testing.T) {
 		}
 	}
 	await("the first set", has(1))
-	s.set(web, dnsmessage.TypeA, hosts(web, 0, "10.2.1.2"))
+	s.Set(web, dnsmessage.TypeA, discovertest.Hosts(web, 0, "10.2.1.2"))
 	await("another set", has(2))
-	s.set(web, dnsmessage.TypeA, reply{code: dnsmessage.RCodeServerFailure})
+	s.Set(web, dnsmessage.TypeA, reply{Code: dnsmessage.RCodeServerFailure})
 	await("a failure", func(s State) bool { return s.Failures[ServFail] > 1 && s.Err != "" && has(2)(s) && s.Updates == 2 })
-	s.set(web, dnsmessage.TypeA, reply{code: dnsmessage.RCodeNameError})
+	s.Set(web, dnsmessage.TypeA, reply{Code: dnsmessage.RCodeNameError})
 	await("another failure", func(s State) bool { return s.Failures[NXDomain] > 0 && has(2)(s) })
 	r.Update(configured(""), nil)
 	await("after an update", func(s State) bool { return s.Failures[NXDomain] > 0 && has(2)(s) })
 	r.Update(configured(", hold: 1s"), nil)
 	await("with other options", has(2))
-	s.set(web, dnsmessage.TypeA, hosts(web, 0, "10.2.1.3"))
+	s.Set(web, dnsmessage.TypeA, discovertest.Hosts(web, 0, "10.2.1.3"))
 	await("the source works again", func(s State) bool { return s.Err == "" && has(3)(s) && !s.Success.IsZero() })
 	if len(changed) < 3 {
 		t.Errorf("%d changes", len(changed))
@@ -460,10 +330,10 @@ func (never) Run(ctx context.Context, _ func(Outcome)) { <-ctx.Done() }
 
 func FuzzAnswer(f *testing.F) {
 	q := question{web, dnsmessage.TypeA}
-	for _, r := range []reply{hosts(web, 20, "10.2.1.1"), {code: dnsmessage.RCodeNameError, soa: 30}, srv("_http._tcp.example.net", 1, target{1, 2, 3, "a"})} {
+	for _, r := range []reply{discovertest.Hosts(web, 20, "10.2.1.1"), {Code: dnsmessage.RCodeNameError, SOA: 30}, discovertest.SRV("_http._tcp.example.net", 1, to(1, 2, 3, "a"))} {
 		m := dnsmessage.Message{
-			Header:  dnsmessage.Header{ID: 7, Response: true, RCode: r.code},
-			Answers: r.records, Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName(web + "."), Type: q.kind, Class: dnsmessage.ClassINET}},
+			Header:  dnsmessage.Header{ID: 7, Response: true, RCode: r.Code},
+			Answers: r.Records, Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName(web + "."), Type: q.kind, Class: dnsmessage.ClassINET}},
 		}
 		b, err := m.Pack()
 		if err != nil {

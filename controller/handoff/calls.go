@@ -3,6 +3,7 @@ package handoff
 import (
 	"context"
 	"slices"
+	"time"
 
 	"baton/api"
 	"baton/controller/northbound"
@@ -120,7 +121,7 @@ func (m *Manager) legSize(c northbound.Caller, p api.ControllerRequestSize) erro
 	return nil
 }
 
-func (m *Manager) getMatchingSession(_ context.Context, c northbound.Caller, key api.ControllerSessionKey) (api.ControllerMatch, error) {
+func (m *Manager) getMatchingSession(ctx context.Context, c northbound.Caller, key api.ControllerSessionKey) (api.ControllerMatch, error) {
 	m.mu.Lock()
 	s, err := m.session(c, key)
 	if err != nil {
@@ -132,15 +133,9 @@ func (m *Manager) getMatchingSession(_ context.Context, c northbound.Caller, key
 		m.mu.Unlock()
 		return api.ControllerMatch{}, api.ControllerErrorf(api.ControllerConflict, "the size of the request is to be reported first, once")
 	}
-	legs := m.fitting(s)
 	q := Request{Client: s.From, Service: s.To, Host: h.host, Request: h.record.Request}
-	for _, g := range m.index.Surrogates {
-		if legs[g.Name] != nil {
-			q.Ready = append(q.Ready, g.Name)
-		}
-	}
 	m.mu.Unlock()
-	if len(q.Ready) == 0 {
+	if q.Ready = m.ready(ctx, s); len(q.Ready) == 0 {
 		return m.refuse(h, "no-leg", "the request router has no leg that fits the session")
 	}
 	name, err := m.o.Choose(q)
@@ -149,7 +144,8 @@ func (m *Manager) getMatchingSession(_ context.Context, c northbound.Caller, key
 	}
 	m.mu.Lock()
 	g := m.index.names[name]
-	leg := m.fitting(s)[name] // another session may have taken that of before
+	fit, _ := m.fitting(s)
+	leg := fit[name] // another session may have taken that of before
 	if g == nil || leg == nil || h.stage != reported {
 		m.mu.Unlock()
 		return m.refuse(h, "no-leg", "the request router has no leg to "+name+" any more")
@@ -162,6 +158,35 @@ func (m *Manager) getMatchingSession(_ context.Context, c northbound.Caller, key
 	return api.ControllerMatch{Surrogate: name, Host: g.Host, Leg: h.record.Leg}, nil
 }
 
+// legWait is how long a session waits for a leg if its request router has none at all: more sessions have come at once than the router keeps legs.
+const legWait = 250 * time.Millisecond
+
+// ready returns the surrogates to which a session's request router has a leg that fits.
+func (m *Manager) ready(ctx context.Context, s *sessions.Session) (names []string) {
+	late := time.After(legWait)
+	for {
+		m.mu.Lock()
+		fit, idle := m.fitting(s)
+		for _, g := range m.index.Surrogates {
+			if fit[g.Name] != nil {
+				names = append(names, g.Name)
+			}
+		}
+		opened := m.opened
+		m.mu.Unlock()
+		if len(names)+idle > 0 {
+			return names
+		}
+		select {
+		case <-opened:
+		case <-late:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
 func (m *Manager) refuse(h *handoff, kind, text string) (api.ControllerMatch, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -170,15 +195,16 @@ func (m *Manager) refuse(h *handoff, kind, text string) (api.ControllerMatch, er
 }
 
 // fitting returns a leg to each surrogate that the session can be joined to: of the same request router, and the youngest, as surrogates close
-// the old ones. The lock is held.
-func (m *Manager) fitting(s *sessions.Session) map[string]*sessions.Session {
-	best := map[string]*sessions.Session{}
+// the old ones; and how many idle legs the router has. The lock is held.
+func (m *Manager) fitting(s *sessions.Session) (best map[string]*sessions.Session, idle int) {
+	best = map[string]*sessions.Session{}
 	client := s.ToRouter()
 	for _, leg := range m.idle() {
 		g := m.index.surrogates[leg.To]
 		if g == nil || leg.Opener.At != s.Other.At || leg.Opener.MAC != s.Other.MAC {
 			continue
 		}
+		idle++
 		if have := best[g.Name]; have != nil && !leg.Since.After(have.Since) {
 			continue
 		}
@@ -186,7 +212,7 @@ func (m *Manager) fitting(s *sessions.Session) map[string]*sessions.Session {
 			best[g.Name] = leg
 		}
 	}
-	return best
+	return best, idle
 }
 
 // idle returns the legs that wait for a session. The lock is held.

@@ -83,6 +83,7 @@ type Manager struct {
 	history  []*handoff
 	next     uint32
 	routers  map[uint64]api.ControllerHello // by connection
+	opened   chan struct{}                  // closed, and replaced, when a leg is ready
 	leftover map[uint64]map[uint32]bool     // by switch: handoffs whose entries could not be removed
 	counts   Counts
 }
@@ -122,7 +123,7 @@ func New(o Options, a Addresses) *Manager {
 	if o.History <= 0 {
 		o.History = 1000
 	}
-	m := &Manager{o: o, index: newIndex(a), handoffs: map[uint32]*handoff{}, byLeg: map[*sessions.Session]*handoff{},
+	m := &Manager{o: o, opened: make(chan struct{}), index: newIndex(a), handoffs: map[uint32]*handoff{}, byLeg: map[*sessions.Session]*handoff{},
 		byClient: map[*sessions.Session]*handoff{}, routers: map[uint64]api.ControllerHello{}, leftover: map[uint64]map[uint32]bool{}}
 	m.counts.Failed, m.counts.BySurrogate = map[string]uint64{}, map[string]uint64{}
 	m.next = rand.Uint32() // entries of an earlier controller may still be in the switches
@@ -227,6 +228,10 @@ func (m *Manager) Packet(at sessions.Point, data []byte) bool {
 	}
 	if seen.Changed {
 		m.publish(s)
+		if s.Kind == sessions.Leg && s.Leg == sessions.Idle {
+			close(m.opened)
+			m.opened = make(chan struct{})
+		}
 	}
 	if pass && seen.Fate == sessions.Forward {
 		m.forward(f, &seen)

@@ -98,11 +98,10 @@ type scene struct {
 
 // setup is what differs between scenes.
 type setup struct {
-	shape  emulator.Shape // of the client's link
-	strip  bool
-	host   string // for the Host field of requests
-	baton  bool   // the access switch is one of Baton's, too
-	listed time.Duration
+	shape emulator.Shape // of the client's link
+	strip bool
+	host  string // for the Host field of requests
+	baton bool   // the access switch is one of Baton's, too
 }
 
 func newScene(t *testing.T, o setup) *scene {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +34,7 @@ type Options struct {
 	Version string
 	Log     *slog.Logger
 	Load    func() (*config.Config, error) // for a reload
+	Page    http.Handler                   // of the northbound; nil: none
 }
 
 // Controller is a running controller. Its methods may be called from any goroutine.
@@ -44,6 +46,7 @@ type Controller struct {
 	network   *network.Network
 	store     *store.Store
 	hub       *northbound.Hub
+	cdn       *cdn               // nil: only a network
 	north     *northbound.Server // nil: none
 	listeners daemon.Listeners
 	openflow  []net.Listener
@@ -53,6 +56,7 @@ type Controller struct {
 	reloads, reloadsFailed atomic.Uint64
 	news                   chan struct{} // the topology has changed
 	terms                  chan struct{} // the store's term has changed
+	edits                  chan struct{} // another controller has changed records of the store
 
 	mu     sync.Mutex // guards what is below
 	cfg    *config.Config
@@ -67,6 +71,7 @@ type Controller struct {
 func New(ctx context.Context, o Options) (*Controller, error) {
 	c := &Controller{
 		o: o, log: o.Log, started: time.Now(), hub: northbound.NewHub(), news: make(chan struct{}, 1), terms: make(chan struct{}, 1),
+		edits: make(chan struct{}, 1),
 		moved: map[packet.MAC]topology.Host{}, left: map[packet.MAC]bool{},
 	}
 	c.use(o.Config)
@@ -88,10 +93,13 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	})
 	c.network.OnChange(c.changed)
 	c.switches.Watch(func(switches.Event) { wake(c.news) })
-	// Modules that take packets of sessions add their handlers here: behind the network's first, which has refused what is forged, and before its
-	// last, which sends on what nobody has taken.
+	// Behind the network's first handler, which has refused what is forged, and before its last, which sends on what nobody has taken.
+	err := c.serveCDN()
 	c.switches.Handle(c.network.Forward)
-	if err := c.open(ctx); err != nil {
+	if err == nil {
+		err = c.open(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", o.Config.File, err), c.Close())
 	}
 	return c, nil
@@ -106,10 +114,12 @@ func (c *Controller) open(ctx context.Context) (err error) {
 	}
 	settings.Name, settings.Log = cfg.Name, c.log
 	settings.Mastered = func(store.Term) { wake(c.terms) }
+	settings.Changed = func(string) { wake(c.edits) }
 	if c.store, err = store.Open(ctx, settings); err != nil {
 		return err
 	}
 	c.network.Remember(c.remembered())
+	c.cdn.changed()
 	if c.listeners, err = daemon.Listen(cfg.Listen.Control, cfg.Listen.Metrics); err != nil {
 		return err
 	}
@@ -132,8 +142,8 @@ func (c *Controller) open(ctx context.Context) (err error) {
 		return fmt.Errorf("northbound: %w", err)
 	}
 	c.north = northbound.New(northbound.Config{
-		Source: northbound.Source{Topology: c.Topology}, Hub: c.hub, Access: access, Names: cfg.Northbound.Names, Origins: cfg.Northbound.Origins,
-		Version: c.o.Version, Log: c.log,
+		Source: c.source(), Calls: c.cdn.calls(), Hub: c.hub, Access: access, Names: cfg.Northbound.Names, Origins: cfg.Northbound.Origins,
+		Page: c.o.Page, Version: c.o.Version, Log: c.log,
 	})
 	return nil
 }
@@ -172,6 +182,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	running, ctx := errgroup.WithContext(ctx)
 	running.Go(func() error { return c.switches.Serve(ctx, c.openflow...) })
 	running.Go(func() error { c.publish(ctx); return nil })
+	running.Go(func() error { c.cdn.run(ctx); return nil })
 	running.Go(func() error {
 		c.listeners.Serve(ctx, c.backend(), metrics.Handler(c.o.Version, c.Status), c.log)
 		return nil

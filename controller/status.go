@@ -109,7 +109,8 @@ func (c *Controller) Topology() api.ControllerTopology {
 			t.Links = append(t.Links, api.ControllerLink{From: at(l.From), To: at(l.To), Since: l.Since})
 		}
 		for _, h := range g.Hosts() {
-			t.Hosts = append(t.Hosts, api.ControllerHost{Kind: "client", MAC: h.MAC.String(), Addresses: h.Addresses, At: at(h.At), Seen: h.Seen})
+			name, kind := c.cdn.who(h.Addresses)
+			t.Hosts = append(t.Hosts, api.ControllerHost{Name: name, Kind: kind, MAC: h.MAC.String(), Addresses: h.Addresses, At: at(h.At), Seen: h.Seen})
 		}
 	})
 	return t
@@ -144,9 +145,13 @@ func (c *Controller) publish(ctx context.Context) {
 		case <-c.terms:
 			c.follow(ctx)
 			continue
+		case <-c.edits:
+			c.cdn.changed()
+			continue
 		case <-c.news:
 		}
 		c.record()
+		c.cdn.follow(ctx)
 		if c.hub.Watched(api.TopicTopology) {
 			c.hub.Publish(api.TopicTopology, c.Topology())
 		}
@@ -205,7 +210,8 @@ func fixed(old, next *config.Config) (keys []string) {
 	for key, same := range map[string]bool{
 		"name": old.Name == next.Name, "listen": reflect.DeepEqual(old.Listen, next.Listen), "store": reflect.DeepEqual(old.Store, next.Store),
 		"discovery":    reflect.DeepEqual(old.Discovery, next.Discovery) && reflect.DeepEqual(old.Key, next.Key),
-		"paths.spread": old.Paths.Spread == next.Paths.Spread, "northbound.listen": web(old) == web(next),
+		"paths.spread": old.Paths.Spread == next.Paths.Spread, "cdn": reflect.DeepEqual(old.CDN, next.CDN),
+		"northbound.listen": web(old) == web(next),
 	} {
 		if !same {
 			keys = append(keys, key)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	controller "baton/controller/config"
 	forwarder "baton/forwarder/config"
 	"baton/lab"
 	nameserver "baton/nameserver/config"
@@ -28,6 +29,12 @@ func TestCDNLoads(t *testing.T) {
 	t.Run("forwarders", func(t *testing.T) {
 		cfg, err := forwarder.Load("cdn/forwarders.yaml")
 		if err != nil || len(cfg.Warnings) > 0 || len(cfg.Datapaths) != 3 {
+			t.Errorf("%v, %+v", err, cfg)
+		}
+	})
+	t.Run("controller", func(t *testing.T) {
+		cfg, err := controller.Load("cdn/controller.yaml")
+		if err != nil || len(cfg.Warnings) > 0 || len(cfg.Switches) != 3 {
 			t.Errorf("%v, %+v", err, cfg)
 		}
 	})

@@ -182,7 +182,8 @@ func (r *Router) rediscover(save bool) {
 	next, left := r.merged(d.file, changes)
 	d.announce(r, left)
 	if sameSurrogates(r.current().cfg, next) {
-		d.settle(nil)
+		d.stale = false
+		d.trouble.Store(nil)
 		return
 	}
 	before := r.current().cfg

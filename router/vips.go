@@ -18,7 +18,7 @@ import (
 	"baton/router/proxyheader"
 )
 
-// vipServer is a VIP's ordinary listener, for modes redirect and proxy and for what cannot be spliced.
+// vipServer is a VIP's ordinary listener, for all modes but handoff and for what cannot be spliced.
 type vipServer struct {
 	kind     serverKind
 	server   server
@@ -31,9 +31,11 @@ type serverKind struct {
 	mode     config.Mode
 	protocol config.Protocol
 	secure   bool // the listener ends TLS
+	// controller is the settings of mode reactive.
+	controller string
 }
 
-// server is a fallback.Server, or a passthrough.Server for an encrypted protocol.
+// server is a fallback.Server, a passthrough.Server for an encrypted protocol, or a reactiveServer.
 type server interface {
 	Serve(l net.Listener) error
 	Shutdown(ctx context.Context) error
@@ -88,7 +90,9 @@ func (r *Router) listen(s *state) error {
 	return nil
 }
 
-func kindOf(v *config.VIP) serverKind { return serverKind{v.Mode, v.Protocol, len(v.TLS) > 0} }
+func kindOf(v *config.VIP) serverKind {
+	return serverKind{v.Mode, v.Protocol, len(v.TLS) > 0, v.Controller.String()}
+}
 
 func (r *Router) newVIPServer(at netip.AddrPort, vip *config.VIP) (_ *vipServer, err error) {
 	v := &vipServer{kind: kindOf(vip), verdicts: fallback.NewVerdicts(verdictsHeld, verdictLife), address: at.Addr()}
@@ -103,7 +107,7 @@ func (r *Router) newVIPServer(at netip.AddrPort, vip *config.VIP) (_ *vipServer,
 	if v.kind.protocol.Encrypted() {
 		v.server, err = r.newPassthrough(at)
 	} else {
-		v.server, err = r.newFallback(vip, v.verdicts)
+		v.server, err = r.newServer(vip, v.verdicts)
 	}
 	if err != nil {
 		return nil, err
@@ -120,6 +124,15 @@ func (r *Router) newVIPServer(at netip.AddrPort, vip *config.VIP) (_ *vipServer,
 		return err
 	})
 	return v, nil
+}
+
+// newServer returns the server of a VIP whose requests can be read.
+func (r *Router) newServer(vip *config.VIP, verdicts *fallback.Verdicts) (server, error) {
+	proxy, err := r.newFallback(vip, verdicts)
+	if err != nil || vip.Mode != config.Reactive {
+		return proxy, err
+	}
+	return r.newReactive(vip, proxy), nil
 }
 
 func (r *Router) newFallback(v *config.VIP, verdicts *fallback.Verdicts) (*fallback.Server, error) {

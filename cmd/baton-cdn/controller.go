@@ -11,6 +11,7 @@ import (
 	"baton/cmd/cli/part"
 	"baton/controller"
 	"baton/controller/config"
+	"baton/dashboard"
 )
 
 func controllerPart() *part.Part {
@@ -57,7 +58,7 @@ func runController(ctx context.Context, d part.Daemon) error {
 	}
 	c, err := controller.New(ctx, controller.Options{
 		Config: cfg, Version: version, Log: d.Log,
-		Load: func() (*config.Config, error) { return config.Load(d.File) },
+		Load: func() (*config.Config, error) { return config.Load(d.File) }, Page: dashboard.Handler(),
 	})
 	if err != nil {
 		return err

@@ -16,15 +16,16 @@ import (
 
 // cdnFlags are those of demo --cdn.
 type cdnFlags struct {
-	cdn, once, ovs bool
-	forwarders     int
-	examples       string
+	cdn, once, ovs, alone bool
+	forwarders            int
+	examples              string
 }
 
 func (c *cdnFlags) add(f *pflag.FlagSet) {
 	f.BoolVar(&c.cdn, "cdn", false, "show a content delivery network, until Ctrl-C")
 	f.BoolVar(&c.once, "once", false, "with --cdn: end after the checks")
 	f.BoolVar(&c.ovs, "openvswitch", false, "with --cdn: Open vSwitch at the access")
+	f.BoolVar(&c.alone, "no-controller", false, "with --cdn: without the controller; the forwarders are learning bridges")
 	f.IntVar(&c.forwarders, "forwarders", 3, "with --cdn: `number` of forwarders in line")
 	f.StringVar(&c.examples, "examples", "", "with --cdn: `folder` of the configurations (default: examples/cdn, here or above the program)")
 }
@@ -45,7 +46,7 @@ func (c *cdnFlags) run(ctx context.Context, e cli.Env, program string, json bool
 		return nil
 	}
 	o := cdn.DemoOptions{Options: cdn.Options{
-		Program: program, Examples: folder, Forwarders: c.forwarders, OpenVSwitch: c.ovs, Progress: e.Err,
+		Program: program, Examples: folder, Forwarders: c.forwarders, OpenVSwitch: c.ovs, Controller: !c.alone, Progress: e.Err,
 	}}
 	if !c.once {
 		o.Keep = func(r *cdn.Report, commands []cdn.Command) {

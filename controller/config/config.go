@@ -27,6 +27,7 @@ type Config struct {
 	Switches   []Switch
 	Only       bool // no other switches than Switches
 	Paths      Paths
+	CDN        *CDN // nil: only a network
 	Warnings   []string
 
 	// Of the files that are named, of Load.

@@ -118,3 +118,41 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+const withCDN = "listen: {openflow: [\"unix:/run/of.sock\"]}\nnorthbound: {listen: \"127.0.0.1:8181\", open: true}\ncdn:\n"
+
+func TestCDN(t *testing.T) {
+	cfg, err := Parse("c.yaml", []byte(withCDN+`  services: [{address: "10.11.0.100:8082", routers: [10.11.0.99]}]
+  surrogates: {se1: {address: "10.11.0.11:80", host: se1.cdn.dizp.bt}, se2: {address: "10.11.0.12:80"}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cfg.CDN
+	if c.Native || c.Strip || len(c.Services) != 1 || len(c.Surrogates) != 2 || c.Surrogates[0].Host != "se1.cdn.dizp.bt" || c.Health != nil ||
+		len(c.Policy.Sites) != 1 || len(c.Policy.Sites[0].Surrogates) != 2 || c.Bits4 != 24 || c.Idle != 2*time.Minute {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestCDNMistakes(t *testing.T) {
+	const one = "  services: [{address: \"10.0.0.1:80\"}]\n"
+	for _, tt := range []struct{ name, text, want string }{
+		{"no surrogates", one, "surrogates"},
+		{"no address", one + "  surrogates: {se1: {host: a}}", "cdn.surrogates.se1"},
+		{"two of one address", one + "  surrogates: {se1: {address: \"10.0.0.1:80\"}}", "has the address of cdn.services, 10.0.0.1:80"},
+		{"wrong host", one + "  surrogates: {se1: {address: \"10.0.0.2:80\", host: \"a b\"}}", "cannot be in a Host field"},
+		{"mode", "  mode: proxy\n" + one + "  surrogates: {se1: {address: \"10.0.0.2:80\"}}", "is no mode"},
+		{"not of the policy", one + "  surrogates: {se1: {address: \"10.0.0.2:80\"}}\n  policy: {sites: {a: {surrogates: {se2: {}}}}}", "has surrogate se2, which is not in cdn.surrogates"},
+		{"at no site", one + "  surrogates: {se1: {address: \"10.0.0.2:80\"}}\n  policy: {sites: {a: {surrogates: {se2: {}}}}}", "is at no site of cdn.policy"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, err := Parse("c.yaml", []byte(withCDN+tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+	if _, err := Parse("c.yaml", []byte(strings.ReplaceAll(withCDN, "northbound: {listen: \"127.0.0.1:8181\", open: true}\n", "")+one+"  surrogates: {se1: {address: \"10.0.0.2:80\"}}")); err == nil || !strings.Contains(err.Error(), "needs a northbound") {
+		t.Errorf("without a northbound: %v", err)
+	}
+}

@@ -87,6 +87,7 @@ func (d *decoder) config(root *node) *Config {
 				}},
 			})
 		}},
+		{Name: "cdn", Decode: func(path string, n *node) { cfg.CDN = d.cdn(path, n) }},
 		{Name: "only_known", Decode: func(path string, n *node) { cfg.Only = d.Boolean(path, n) }},
 		{Name: "switches", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxSwitches)
@@ -209,6 +210,12 @@ func check(d *document.Decoder, cfg *Config) {
 	}
 	if cfg.Store.File == "" && cfg.Discovery.Secret == "" {
 		d.Refuse("discovery", "has no secret, which several controllers must share", "discovery: {secret: /etc/baton/discovery.secret}")
+	}
+	if cfg.CDN != nil {
+		(&decoder{d}).checkCDN(cfg.CDN)
+		if cfg.Northbound == nil {
+			d.Refuse("cdn", "needs a northbound, which request routers call", "northbound: {listen: \"127.0.0.1:8181\", tokens: ...}")
+		}
 	}
 	cfg.Warnings = d.Warnings()
 }

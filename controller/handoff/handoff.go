@@ -271,6 +271,7 @@ func (m *Manager) finish(h *handoff, plan *Plan) {
 	m.counts.BySurrogate[h.record.Surrogate]++
 	m.publish(h.client)
 	m.o.Publish(api.TopicHandoffs, h.described())
+	m.o.Ended(h.record.Surrogate, "")
 }
 
 func (m *Manager) send(sw uint64, message openflow.Message) {
@@ -337,6 +338,7 @@ func (m *Manager) undo(h *handoff, why error) {
 	}
 	m.publish(h.client)
 	m.o.Publish(api.TopicHandoffs, h.described())
+	m.o.Ended(h.record.Surrogate, kind)
 }
 
 // refused is a RST of a leg to the surrogate, which may not have received the request.

@@ -53,7 +53,10 @@ type Options struct {
 	Choose func(Request) (string, error)
 	// Publish gets what has changed. It must not wait.
 	Publish func(topic api.ControllerTopic, value any)
-	Log     *slog.Logger
+	// Ended gets the end of each attempt at a handoff: the surrogate, "" if none was chosen, and why it failed, "" if it did not: one of the keys
+	// of Counts.Failed. It must not call the manager.
+	Ended func(surrogate, failure string)
+	Log   *slog.Logger
 	// Strip removes timestamps, SACK-permitted and window scale from handshakes, as the paper does.
 	Strip bool
 	// Pin has every switch on a path get entries for a session: for paths that are spread by source and destination.
@@ -106,6 +109,9 @@ func New(o Options, a Addresses) *Manager {
 	}
 	if o.Publish == nil {
 		o.Publish = func(api.ControllerTopic, any) {}
+	}
+	if o.Ended == nil {
+		o.Ended = func(string, string) {}
 	}
 	if o.Patience <= 0 {
 		o.Patience = 3 * time.Second

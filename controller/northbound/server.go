@@ -182,6 +182,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, encrypted *tls.Confi
 	}
 	server := &http.Server{
 		Handler: s.handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: 30 * time.Second,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, rawKey{}, c) },
 		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	stopped := make(chan struct{})
@@ -212,7 +213,7 @@ func (s *Server) Close() {
 	s.closed = true
 	for c := range s.open {
 		c.end(closeGoing, "the controller ends")
-		defer time.AfterFunc(time.Second, c.cancel).Stop()
+		defer time.AfterFunc(time.Second, c.kill).Stop()
 	}
 	s.mu.Unlock()
 	s.ended.Wait()

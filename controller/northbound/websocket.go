@@ -2,8 +2,10 @@ package northbound
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
 	"slices"
 	"sync"
@@ -151,6 +153,21 @@ func (c *connection) end(code websocket.StatusCode, reason string) {
 			c.cancel()
 		}()
 	})
+}
+
+// rawKey is that of a request's TCP or TLS connection in its context.
+type rawKey struct{}
+
+// kill ends the connection at once. The library, once it closes, waits five seconds for a peer that does not answer, whatever it is told.
+func (c *connection) kill() {
+	c.cancel()
+	raw, _ := c.request.Context().Value(rawKey{}).(net.Conn)
+	if encrypted, ok := raw.(*tls.Conn); ok {
+		raw = encrypted.NetConn() // without the farewell, which would wait as well
+	}
+	if raw != nil {
+		_ = raw.Close()
+	}
 }
 
 // serve reads messages until the connection ends. A message waits for one of the slots: a caller who sends more than is answered is

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"baton/api"
 )
@@ -197,5 +199,31 @@ func TestRecordThatCannotBeRead(t *testing.T) {
 	defer s.Close()
 	if all := s.Surrogates.All(); len(all) != 1 || all[0].Name != "se1" {
 		t.Errorf("%+v", all)
+	}
+}
+
+func TestExpireHosts(t *testing.T) {
+	s := open(t, Config{File: filepath.Join(t.TempDir(), "controller.db")})
+	defer s.Close()
+	now := time.Now()
+	s.Hosts.Record(Host{MAC: "a", Until: now.Add(-time.Second)})
+	s.Hosts.Record(Host{MAC: "b", Until: now.Add(time.Second)})
+	if n := s.ExpireHosts(now); n != 1 {
+		t.Errorf("%d have expired", n)
+	}
+	if _, ok := s.Hosts.Get("a"); ok || len(s.Hosts.All()) != 1 {
+		t.Errorf("%+v", s.Hosts.All())
+	}
+}
+
+// TestWhatTheClusterSays: only a cluster that does not answer is said to have no quorum.
+func TestWhatTheClusterSays(t *testing.T) {
+	for err, want := range map[error]string{
+		context.DeadlineExceeded: "no quorum", rpctypes.ErrNoLeader: "no quorum", rpctypes.ErrTimeout: "no quorum",
+		rpctypes.ErrNoSpace: "the store refuses: etcdserver: mvcc: database space exceeded", rpctypes.ErrPermissionDenied: "the store refuses: etcdserver: permission denied",
+	} {
+		if got := unanswered(err); !strings.Contains(got.Error(), want) || !errors.Is(got, err) {
+			t.Errorf("%v: %v", err, got)
+		}
 	}
 }

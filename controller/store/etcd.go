@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 )
 
 // Etcd is a cluster and the place of the store in it.
@@ -89,10 +90,15 @@ func (e *etcd) checkFormat(endpoints []string) error {
 	return nil
 }
 
-// unanswered gives the errors of a cluster without quorum, or that is not reached, plain words.
+// unanswered gives the errors of a cluster without quorum, or that is not reached, plain words. Others are the cluster's own: no space, no
+// permission.
 func unanswered(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
+	}
+	var told interface{ Code() codes.Code }
+	if errors.As(err, &told) && told.Code() != codes.Unavailable && told.Code() != codes.DeadlineExceeded {
+		return fmt.Errorf("the store refuses: %w", err)
 	}
 	return fmt.Errorf("%w: it has no quorum or is not reached (%w)", errUnanswered, err)
 }

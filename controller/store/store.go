@@ -244,6 +244,17 @@ func (s *Store) Status() Status {
 	return status
 }
 
+// ExpireHosts forgets the hosts whose lease has ended, and returns how many. It is for the master.
+func (s *Store) ExpireHosts(now time.Time) (expired int) {
+	for _, h := range s.Hosts.All() {
+		if h.Until.Before(now) {
+			s.Hosts.Forget(h.MAC)
+			expired++
+		}
+	}
+	return expired
+}
+
 // put writes one record for a caller who waits.
 func (s *Store) put(ctx context.Context, o op) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)

@@ -55,6 +55,8 @@ type Set struct {
 	o   Options
 	log *policy.Log
 
+	setting sync.Mutex // serializes operators' changes: saving one may take a second, and decisions do not wait for it
+
 	mu    sync.Mutex
 	all   []*member // in the order of the configuration
 	state *policy.State
@@ -336,36 +338,50 @@ const maxWeight = 1 << 16
 
 // Set carries out an operator's change, and returns the surrogate.
 func (s *Set) Set(name string, c api.ControllerSurrogateChange) (api.ControllerSurrogate, error) {
+	s.setting.Lock()
+	defer s.setting.Unlock()
+	next, err := s.next(name, c)
+	if err == nil {
+		err = s.o.Save(next)
+	}
+	if err != nil {
+		return api.ControllerSurrogate{}, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.find(name)
-	if m == nil {
-		return api.ControllerSurrogate{}, fmt.Errorf("surrogate %q: %w: there are %s", name, api.ErrNotFound, strings.Join(s.names(), ", "))
-	}
-	next := m.change
-	next.Name = name
-	if c.Weight != nil {
-		if *c.Weight < 0 || *c.Weight > maxWeight {
-			return api.ControllerSurrogate{}, fmt.Errorf("weight %d: %w: use 0 to %d", *c.Weight, api.ErrInvalid, maxWeight)
-		}
-		next.Weight = c.Weight
-	}
-	if c.State != nil {
-		if *c.State != InService && *c.State != Maintenance {
-			return api.ControllerSurrogate{}, fmt.Errorf("state %q: %w: use %s or %s", *c.State, api.ErrInvalid, InService, Maintenance)
-		}
-		idle := *c.State == Maintenance
-		next.Maintenance = &idle
-	}
-	if err := s.o.Save(next); err != nil {
-		return api.ControllerSurrogate{}, err
-	}
 	m.change = next
 	s.refresh()
 	u := m.described(s.o.Now())
 	s.o.Publish(api.TopicSurrogates, u)
 	s.o.Log.Info("an operator has changed a surrogate", "surrogate", name, "weight", u.Weight, "state", u.State)
 	return u, nil
+}
+
+// next is what is changed of a surrogate after one more change.
+func (s *Set) next(name string, c api.ControllerSurrogateChange) (Change, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.find(name)
+	if m == nil {
+		return Change{}, fmt.Errorf("surrogate %q: %w: there are %s", name, api.ErrNotFound, strings.Join(s.names(), ", "))
+	}
+	next := m.change
+	next.Name = name
+	if c.Weight != nil {
+		if *c.Weight < 0 || *c.Weight > maxWeight {
+			return Change{}, fmt.Errorf("weight %d: %w: use 0 to %d", *c.Weight, api.ErrInvalid, maxWeight)
+		}
+		next.Weight = c.Weight
+	}
+	if c.State != nil {
+		if *c.State != InService && *c.State != Maintenance {
+			return Change{}, fmt.Errorf("state %q: %w: use %s or %s", *c.State, api.ErrInvalid, InService, Maintenance)
+		}
+		idle := *c.State == Maintenance
+		next.Maintenance = &idle
+	}
+	return next, nil
 }
 
 // Changed takes all changes of operators anew: those of before, or what another controller has saved. Surrogates without one are as configured.

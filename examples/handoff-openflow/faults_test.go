@@ -83,15 +83,17 @@ func TestKinds(t *testing.T) {
 	}
 	s.done(3)
 	for i := range 3 {
-		if _, err := s.fetch(16<<10, "--local-port", "7777", "http://10.0.0.1/16k"); err != nil {
+		if _, err := s.fetch(16<<10, "--local-port", "7777", "-H", "Connection: close", "http://10.0.0.1/16k"); err != nil {
 			t.Errorf("port used again, time %d: %v", i+1, err)
 		}
 	}
 	s.done(6)
-	handed, proxied := s.server.Counts()
-	if handed != 6 || len(proxied) != 0 {
-		t.Errorf("%d handed over, proxied: %v", handed, proxied)
-	}
+	lab.Eventually(t, slow, func() error {
+		if handed, proxied := s.server.Counts(); handed != 6 || len(proxied) != 0 {
+			return fmt.Errorf("%d handed over, proxied: %v", handed, proxied)
+		}
+		return nil
+	})
 	s.steps()
 	s.times()
 }
@@ -127,6 +129,11 @@ func (s *scene) times() {
 		connect, first = append(connect, got.Connect), append(first, got.FirstByte)
 	}
 	s.t.Logf("median handshake %v, first byte %v", median(connect), median(first))
+	h := s.manager.Handoffs()
+	last := h[len(h)-1]
+	for _, step := range last.Steps {
+		s.t.Logf("%8v %s %s -> %s: %s", step.At.Round(time.Microsecond), step.Kind, step.From, step.To, step.Label)
+	}
 }
 
 func median(d []time.Duration) time.Duration {

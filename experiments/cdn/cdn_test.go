@@ -31,8 +31,9 @@ func TestDemo(t *testing.T) {
 		name string
 		Options
 	}{
-		{"three forwarders", Options{}},
-		{"Open vSwitch at the access", Options{OpenVSwitch: true}},
+		{"three forwarders", Options{Controller: true}},
+		{"Open vSwitch at the access", Options{Controller: true, OpenVSwitch: true}},
+		{"learning bridges", Options{}},
 		{"ten forwarders with flow entries", Options{Forwarders: 10, Static: true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -56,6 +57,9 @@ func TestDemo(t *testing.T) {
 			}
 			if r.Up > time.Minute {
 				t.Errorf("up after %v", r.Up)
+			}
+			if tt.Controller && (len(r.Topology.Switches) != 3 || len(r.Topology.Hosts) < 6) {
+				t.Errorf("topology %+v", r.Topology)
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -35,6 +36,9 @@ type Report struct {
 	Checks   []Check       `json:"checks"`
 	Requests []Request     `json:"requests"`
 	Decision []string      `json:"decision"` // of the request router, about one of the requests: its steps
+
+	Topology api.ControllerTopology  `json:"topology"` // as the controller knows it in the end
+	Handoffs []api.ControllerHandoff `json:"handoffs"` // that the controller made: none in native mode
 }
 
 // Check is something that must hold.
@@ -67,7 +71,13 @@ func Demo(ctx context.Context, o DemoOptions) (*Report, error) {
 			return err
 		}
 		r.Up = time.Since(n.began)
+		if n.Page != "" {
+			n.say("\n  the controller's page: %s\n", n.Page)
+		}
 		if err := n.visit(ctx, r); err != nil {
+			return err
+		}
+		if err := n.look(ctx, r); err != nil {
 			return err
 		}
 		if o.Keep != nil {
@@ -140,9 +150,16 @@ func (n *Network) visit(ctx context.Context, r *Report) error {
 func (n *Network) others(ctx context.Context, r *Report, content map[string]string) error {
 	const path = "/images/01.png"
 	for i, client := range n.Clients {
-		at, err := n.Resolve(ctx, client, "near.cdn."+Domain)
 		want := []string{"10.11.0.11", "10.11.0.12"}[i]
-		r.check(err == nil && at == want, fmt.Sprint(at, " ", err), "%s resolves near.cdn.%s to its surrogate %s", client.Name(), Domain, want)
+		// The name server checks the health of surrogates from its start on, before the network knows the way.
+		err := lab.Poll(patience, func() error {
+			at, err := n.Resolve(ctx, client, "near.cdn."+Domain)
+			if err == nil && at != want {
+				err = fmt.Errorf("it is %s", at)
+			}
+			return err
+		})
+		r.check(err == nil, err, "%s resolves near.cdn.%s to its surrogate %s", client.Name(), Domain, want)
 	}
 	got, one, err := n.get(ctx, r, n.Clients[0], "http://"+Redirected+path)
 	if err != nil {
@@ -165,6 +182,29 @@ func (n *Network) others(ctx context.Context, r *Report, content map[string]stri
 	}
 	r.Decision = why.Steps
 	r.check(why.Where == "kernel" && len(why.Steps) > 0, why, "the kernel decides about requests: no process sees them")
+	return nil
+}
+
+// look is what the controller has seen of it.
+func (n *Network) look(ctx context.Context, r *Report) (err error) {
+	if n.Controller == nil {
+		return nil
+	}
+	if r.Topology, err = n.Topology(ctx); err != nil {
+		return err
+	}
+	if err := n.ask(ctx, "handoffs", &r.Handoffs); err != nil && !errors.Is(err, errNone) {
+		return err
+	}
+	missing := []string{}
+	for _, s := range n.stations {
+		if !slices.ContainsFunc(r.Topology.Hosts, func(h api.ControllerHost) bool {
+			return slices.Contains(h.Addresses, netip.MustParseAddr(s.address)) && h.At.Switch == fmt.Sprintf("%016x", s.at) && h.At.Port == uint32(s.port)
+		}) {
+			missing = append(missing, s.name)
+		}
+	}
+	r.check(len(missing) == 0, missing, "the controller knows where each host is attached")
 	return nil
 }
 
@@ -220,6 +260,12 @@ func (r *Report) Text(out io.Writer) {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%d\t%.1f ms\t\n", q.Client, q.URL, q.Status, by, q.Cache, q.Bytes, float64(q.FirstByte.Microseconds())/1000)
 	}
 	_ = w.Flush() // the caller's writer has its own errors
+	for _, h := range r.Handoffs {
+		fmt.Fprintf(out, "\nhandoff %d: %s gets %s from %s, in %.2f ms\n", h.ID, h.Client, h.Request, h.Surrogate, float64(h.Took.Microseconds())/1000)
+		for _, s := range h.Steps {
+			fmt.Fprintf(out, "  %8.3f ms  %-10s -> %-10s  %s\n", float64(s.At.Microseconds())/1000, s.From, s.To, s.Label)
+		}
+	}
 	fmt.Fprintf(out, "\nHow %s gets a surrogate:\n", Site)
 	for _, step := range r.Decision {
 		fmt.Fprintf(out, "  %s\n", step)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -24,7 +25,7 @@ const (
 	Services   = "10.11.0.99" // name server and origin
 	VIP        = "10.11.0.100"
 	RouterHost = "10.11.0.110"
-	Controller = "10.9.1.11" // of the services in the management network
+	Management = "10.9.1.11" // of the services in the management network
 
 	Domain = "dizp.bt"
 	// Site is the gallery, by the CDN.
@@ -39,6 +40,8 @@ type Options struct {
 	Examples string // folder with the configurations, examples/cdn
 	// Forwarders in line, at least 2; 0: 3. Clients are at the first, request router and surrogates at the last, origin and name server halfway.
 	Forwarders int
+	// Controller installs paths; without one the forwarders are learning bridges.
+	Controller bool
 	// OpenVSwitch is the first forwarder, at the access.
 	OpenVSwitch bool
 	// Static gives the forwarders flow entries of a learning bridge's outcome: no controller is needed, and no frame is flooded.
@@ -61,11 +64,14 @@ type Network struct {
 	Caches     []*peers.Server
 	VSwitch    *peers.VSwitch // nil without Open vSwitch
 	NameServer *lab.Process
+	Controller *lab.Process // nil without
+	Page       string       // URL of the controller's page for the machine's own programs; "" without
 	Forwarders *lab.Process
 	Routing    *lab.Process
 
 	router     *api.Client
 	forwarders *api.Client
+	northbound *http.Client
 	stations   []station
 	began      time.Time
 }
@@ -94,13 +100,19 @@ func Build(ctx context.Context, l *lab.Lab, o Options) (*Network, error) {
 	n.wire()
 	for _, step := range []struct {
 		what string
+		skip bool
 		do   func(context.Context) error
 	}{
-		{"origin and caching surrogates: Apache, nginx", n.startContent},
-		{fmt.Sprintf("%d forwarders in line", o.Forwarders), n.startForwarders},
-		{"name server", n.startNameServer},
-		{"request router", n.startRouter},
+		{"origin and caching surrogates: Apache, nginx", false, n.startContent},
+		{"controller", !o.Controller, n.startController},
+		{fmt.Sprintf("%d forwarders in line", o.Forwarders), false, n.startForwarders},
+		{"discovery of forwarders and links", !o.Controller, n.discovered},
+		{"name server", false, n.startNameServer},
+		{"request router", false, n.startRouter},
 	} {
+		if step.skip {
+			continue
+		}
 		n.say("%6.1f s  %s", time.Since(n.began).Seconds(), step.what)
 		if err := step.do(ctx); err != nil {
 			return nil, fmt.Errorf("%s: %w", step.what, err)
@@ -170,7 +182,7 @@ func (n *Network) attach(name string, at, port int, address, managed string) *la
 
 // manage makes the management network: a bridge on the services' node.
 func (n *Network) manage() {
-	bridge := n.Services.Bridge("mgmt", Controller+"/24")
+	bridge := n.Services.Bridge("mgmt", Management+"/24")
 	join := func(h *lab.Host, address string) {
 		n.lab.Link(lab.End{Host: n.Services, Name: "m-" + h.Name()}, lab.End{Host: h, Name: "mgmt", Addrs: []string{address + "/24"}}, lab.LinkOptions{}).A.Attach(bridge)
 	}

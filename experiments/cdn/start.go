@@ -106,7 +106,7 @@ func (n *Network) ports(forwarder int) (list []string) {
 func (n *Network) startForwarders(ctx context.Context) error {
 	if n.o.OpenVSwitch {
 		n.VSwitch = peers.OpenVSwitch(n.access, peers.OpenVSwitchOptions{
-			Ports: []string{"client1", "client2", "r1"}, Controller: "tcp:" + Controller + ":6653", DatapathID: 1,
+			Ports: []string{"client1", "client2", "r1"}, Controller: "tcp:" + Management + ":6653", DatapathID: 1,
 		})
 	}
 	text, err := n.forwarderConfig()

@@ -10,6 +10,7 @@ import (
 
 	"baton/document"
 	"baton/policy"
+	"baton/policy/health"
 )
 
 // Config is a validated nameserver.yaml. It is never changed after Load has returned it.
@@ -27,7 +28,7 @@ type Config struct {
 	Limits   Limits
 	Zones    []Zone
 	Services []Service
-	Health   *Health // nil: all surrogates count as up
+	Health   *health.Check // nil: all surrogates count as up
 	Policy   *policy.Config
 	Warnings []string
 

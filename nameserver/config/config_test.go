@@ -57,7 +57,7 @@ func TestEverything(t *testing.T) {
 	z, s := c.Zones[0], c.Services[0]
 	if c.Name != "ns1" || c.Sockets != 2 || c.UDP.Buffer != 1<<20 || c.TCP.PerNetwork != 5 || c.Subnet || c.Limits.Prefix4 != 16 || len(c.Limits.Exempt) != 2 ||
 		z.Key != "/etc/Kexample.test.+013+12345" || len(z.Routed) != 3 || z.Routed[1].Name != "*.img.example.test." || z.Routed[2].Name != "example.test." ||
-		s.TTL != 30*time.Second || s.Answers != 2 || s.Fallback.All || len(s.Fallback.Addresses) != 1 || s.HTTPS.Port != 8443 || c.Health.Port != 443 ||
+		s.TTL != 30*time.Second || s.Answers != 2 || s.Fallback.All || len(s.Fallback.Addresses) != 1 || s.HTTPS.Port != 8443 || c.Health.Scheme != "https" || c.Health.Port != 0 ||
 		c.Health.Path != "/healthz?x=1" || c.Policy.Sites[0].Surrogates[0].Name != "se1" || len(c.Warnings) != 0 {
 		t.Errorf("%+v", c)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"baton/document"
 	policyconfig "baton/policy/config"
+	"baton/policy/health"
 )
 
 // Defaults of optional keys.
@@ -93,7 +94,7 @@ func (d *decoder) config(root *node) *Config {
 			d.AtMost(path, n, maxZones)
 			d.NonEmptyList(path, n, func(at string, n *node) { cfg.Zones = append(cfg.Zones, d.zone(at, n)) })
 		}},
-		{Name: "health", Decode: func(path string, n *node) { cfg.Health = d.health(path, n) }},
+		{Name: "health", Decode: func(path string, n *node) { cfg.Health = health.Decode(d.Decoder, path, n) }},
 		{Name: "policy", Decode: func(path string, n *node) { p := policyconfig.Decode(d.Decoder, path, n); cfg.Policy = &p }},
 		{Name: "services", Decode: func(path string, n *node) {
 			d.Entries(path, n, func(at, name string, n *node) { cfg.Services = append(cfg.Services, d.service(at, name, n)) })

@@ -1,9 +1,7 @@
 package config
 
 import (
-	"fmt"
 	"net/netip"
-	"net/url"
 	"time"
 
 	"baton/document"
@@ -31,18 +29,6 @@ type HTTPS struct {
 	Port uint16 // 0: that of the URL
 }
 
-// Health is how surrogates are checked: by requests from here.
-type Health struct {
-	Scheme   string
-	Port     uint16
-	Path     string
-	Host     string // of the request; "": the address
-	Interval time.Duration
-	Timeout  time.Duration
-	Rise     int // successes in a row until it is up
-	Fall     int // failures in a row until it is down
-}
-
 // Defaults of a service.
 const (
 	defaultTTL     = 20 * time.Second
@@ -50,8 +36,6 @@ const (
 
 	maxAnswers = 8
 )
-
-var defaultHealth = Health{Scheme: "http", Port: 80, Path: "/", Interval: 2 * time.Second, Timeout: time.Second, Rise: 2, Fall: 3}
 
 func (d *decoder) service(path, name string, n *node) Service {
 	s := Service{Name: name, TTL: defaultTTL, Answers: defaultAnswers, Fallback: Fallback{All: true}, Path: path}
@@ -96,40 +80,11 @@ func (d *decoder) https(path string, n *node) *HTTPS {
 	return h
 }
 
-func (d *decoder) health(path string, n *node) *Health {
-	h := defaultHealth
-	d.Fields(path, n, []key{
-		{Name: "scheme", Decode: func(path string, n *node) { h.Scheme = d.Choice(path, n, "is no scheme of a check", "http", "https") }},
-		{Name: "port", Decode: func(path string, n *node) { h.Port = uint16(d.Integer(path, n, 1, 65535)) }},
-		{Name: "path", Decode: func(path string, n *node) { h.Path = d.path(path, n) }},
-		{Name: "host", Decode: func(path string, n *node) { h.Host = d.Text(path, n) }},
-		{Name: "interval", Decode: func(path string, n *node) { h.Interval = d.Between(path, n, 100*time.Millisecond, maxTime) }},
-		{Name: "timeout", Decode: func(path string, n *node) { h.Timeout = d.Between(path, n, 10*time.Millisecond, time.Minute) }},
-		{Name: "rise", Decode: func(path string, n *node) { h.Rise = d.Integer(path, n, 1, 100) }},
-		{Name: "fall", Decode: func(path string, n *node) { h.Fall = d.Integer(path, n, 1, 100) }},
-	})
-	if h.Scheme == "https" && !d.Given(path+".port") {
-		h.Port = 443
-	}
-	return &h
-}
-
-func (d *decoder) path(path string, n *node) string {
-	s := d.Text(path, n)
-	if u, err := url.ParseRequestURI(s); d.Err() == nil && (err != nil || s[0] != '/' || u.Host != "") {
-		d.WrongText(n, path, s, "is not the path of a URL", "such as /healthz")
-	}
-	return s
-}
-
 // checkServices refuses services that do not fit together with the zones.
 func (d *decoder) checkServices(cfg *Config) {
 	var names []string
 	for _, s := range cfg.Services {
 		names = append(names, s.Name)
-	}
-	if h := cfg.Health; h != nil && h.Timeout > h.Interval {
-		d.Refuse("health.timeout", fmt.Sprintf("%v is longer than interval, %v", h.Timeout, h.Interval), "at most interval")
 	}
 	used := make(map[string]bool)
 	for _, z := range cfg.Zones {

@@ -31,8 +31,7 @@ func (t *Table) checkUntilRestart(ctx context.Context) {
 		for _, site := range cfg.Policy.Sites {
 			for _, u := range site.Surrogates {
 				for _, a := range u.Addresses {
-					c := newCheck(*cfg.Health, a)
-					checks.Go(func() { c.watch(ctx, func(err error) { t.report(u.Name, a, err) }) })
+					checks.Go(func() { cfg.Health.Watch(ctx, netip.AddrPortFrom(a, 0), func(err error) { t.report(u.Name, a, err) }) })
 				}
 			}
 		}

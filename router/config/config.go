@@ -23,6 +23,7 @@ const (
 	Handoff  Mode = "handoff"  // the session is spliced onto the surrogate
 	Redirect Mode = "redirect" // 302 to the surrogate's own name
 	Proxy    Mode = "proxy"    // an ordinary L7 proxy
+	Reactive Mode = "reactive" // a controller hands the session over, by OpenFlow: their own method
 )
 
 // Protocol is what clients of a VIP speak.
@@ -108,6 +109,7 @@ type Timeouts struct {
 type VIP struct {
 	Address    netip.AddrPort
 	Mode       Mode
+	Controller *Controller // of mode reactive
 	Protocol   Protocol
 	TLS        []KeyPair // protocol http: clients use TLS, which the router ends with one of these; none: they do not
 	Interfaces []string  // towards clients

@@ -24,6 +24,10 @@ func Parse(name string, data []byte) (*Config, error) {
 
 func decode(d *document.Decoder, root *node) *Config { return (&decoder{d}).config(root) }
 
-func readFiles(d *document.Decoder, cfg *Config) { (&decoder{d}).readKeyPairs(cfg, time.Now()) }
+func readFiles(d *document.Decoder, cfg *Config) {
+	files := &decoder{d}
+	files.readKeyPairs(cfg, time.Now())
+	files.readControllers(cfg, time.Now())
+}
 
 func check(d *document.Decoder, cfg *Config) { (&decoder{d}).crossCheck(cfg) }

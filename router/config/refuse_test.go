@@ -80,7 +80,7 @@ func TestParseRefuses(t *testing.T) {
 		{"mapped", "10.9.9.9:80", "[::ffff:10.9.9.9]:80", `f:2:14: vips[0].address: "[::ffff:10.9.9.9]:80" is an IPv4 address written as IPv6 (10.9.9.9:80)`},
 		{"any address", "10.9.9.9:80", "0.0.0.0:80", `f:2:14: vips[0].address: "0.0.0.0:80" is not the address of one host (such as "192.0.2.7:443" or "[2001:db8::7]:443")`},
 		{"multicast", "10.9.9.9:80", "[ff02::1]:80", `f:2:14: vips[0].address: "[ff02::1]:80" is not the address of one host (such as "192.0.2.7:443" or "[2001:db8::7]:443")`},
-		{"mode", eth, "mode: nat", `f:3:11: vips[0].mode: "nat" is not a mode (handoff, redirect or proxy)`},
+		{"mode", eth, "mode: nat", `f:3:11: vips[0].mode: "nat" is not a mode (handoff, redirect, proxy or reactive)`},
 		{"interface name", eth, "interfaces: [averyveryverylongname]", `f:3:18: vips[0].interfaces[0]: "averyveryverylongname" is not the name of an interface (such as eth0)`},
 		{"interface twice", eth, "interfaces: [eth0, eth0]", `f:3:24: vips[0].interfaces[1]: "eth0" is there twice`},
 		{"interfaces as one value", eth, "interfaces: eth0", `f:3:17: vips[0].interfaces: must be a list: [eth0]`},

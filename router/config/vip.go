@@ -21,11 +21,12 @@ func (d *decoder) vip(path string, n *node) VIP {
 	d.Fields(path, n, []key{
 		{Name: "address", Decode: func(path string, n *node) { v.Address = d.AddrPort(path, n) }},
 		{Name: "mode", Decode: func(path string, n *node) {
-			v.Mode = Mode(d.Choice(path, n, "is not a mode", string(Handoff), string(Redirect), string(Proxy)))
+			v.Mode = Mode(d.Choice(path, n, "is not a mode", string(Handoff), string(Redirect), string(Proxy), string(Reactive)))
 		}},
 		{Name: "protocol", Decode: func(path string, n *node) {
 			v.Protocol = Protocol(d.Choice(path, n, "is not a protocol", string(HTTP), string(TLS), string(QUIC)))
 		}},
+		{Name: "controller", Decode: func(path string, n *node) { v.Controller = d.controller(path, n) }},
 		{Name: "tls", Decode: func(path string, n *node) { v.TLS = d.keyPairs(path, n) }},
 		{Name: "interfaces", Decode: func(path string, n *node) { v.Interfaces = document.Distinct(d.Decoder, path, n, d.Device) }},
 		{Name: "pipelining", Decode: func(path string, n *node) {
@@ -39,6 +40,7 @@ func (d *decoder) vip(path string, n *node) VIP {
 	})
 	d.Require(path, n, "address", "routes")
 	d.checkProtocol(path, n, &v)
+	d.checkReactive(path, n, &v)
 	if v.Mode == Handoff {
 		d.Require(path, n, "interfaces")
 	} else if v.Pipelining != "" {

@@ -56,13 +56,20 @@ func to(priority, weight, port uint16, name string) discovertest.Target {
 
 func newScript(t testing.TB) *discovertest.Server {
 	t.Helper()
-	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var udp net.PacketConn
+	var tcp net.Listener
+	for range 50 { // a port that is free for UDP may not be for TCP
+		var err error
+		if tcp, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		if udp, err = net.ListenPacket("udp", tcp.Addr().String()); err == nil {
+			break
+		}
+		tcp.Close()
 	}
-	tcp, err := net.Listen("tcp", udp.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
+	if udp == nil {
+		t.Fatal("no port is free for UDP and TCP")
 	}
 	s, stop := discovertest.Serve(udp, tcp)
 	t.Cleanup(stop)

@@ -1,0 +1,48 @@
+package router
+
+import (
+	"context"
+	"net"
+	"sync"
+
+	"baton/api"
+	"baton/router/config"
+	"baton/router/fallback"
+	"baton/router/reactive"
+	"baton/rpc"
+)
+
+// reactiveServer is a VIP of mode reactive: its server with its pool and its connection to the controllers.
+type reactiveServer struct {
+	*reactive.Server
+	pool *reactive.Pool
+	stop context.CancelFunc
+	run  sync.WaitGroup
+}
+
+func (r *Router) newReactive(v *config.VIP, proxy *fallback.Server) *reactiveServer {
+	c := v.Controller
+	log := r.log.With("vip", v.Address)
+	pool := reactive.NewPool(reactive.PoolOptions{Size: c.Legs, MaxAge: c.MaxAge, Local: c.Local, Log: log})
+	var controllers []rpc.Endpoint
+	for _, u := range c.URLs {
+		controllers = append(controllers, rpc.Endpoint{URL: u, Token: c.Token, TLS: c.TLS})
+	}
+	client := reactive.Connect(controllers, api.ControllerHello{Name: c.Name, Service: v.Address}, pool, log)
+	s := &reactiveServer{pool: pool, Server: reactive.New(reactive.Options{Service: v.Address, Controller: client, Pool: pool, Proxy: proxy, Log: log})}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.stop = cancel
+	s.run.Go(func() { _ = client.Run(ctx) })
+	return s
+}
+
+// Serve implements server, as Shutdown does.
+func (s *reactiveServer) Serve(l net.Listener) error { return s.Server.Serve(l) }
+
+func (s *reactiveServer) Shutdown(ctx context.Context) error {
+	err := s.Server.Shutdown(ctx)
+	s.stop()
+	s.run.Wait()
+	s.pool.Close()
+	return err
+}

@@ -2,6 +2,7 @@ package cdn
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,7 +16,25 @@ import (
 )
 
 // northbound is the controller's, of the example: on the services' node.
-const northbound = "127.0.0.1:8080"
+const northbound = Management + ":8080"
+
+// writeTokens makes the tokens of the northbound: of the request router, and of those who look at its page.
+func (n *Network) writeTokens(context.Context) error {
+	dir := filepath.Join(n.lab.Dir(), "cdn")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	n.Token = rand.Text()
+	router := rand.Text()
+	all := fmt.Sprintf("operator %s demo\nrouter %s rr\n", n.Token, router)
+	return errors.Join(os.WriteFile(filepath.Join(dir, "northbound.tokens"), []byte(all), 0o600),
+		os.WriteFile(filepath.Join(dir, "router.token"), []byte(router+"\n"), 0o600))
+}
+
+// withTokens is a text of the example with the places of the tokens in the lab.
+func (n *Network) withTokens(text string) string {
+	return strings.ReplaceAll(text, "/etc/baton/", filepath.Join(n.lab.Dir(), "cdn")+"/")
+}
 
 // controllerConfig is the example's but for the forwarders, and for files that are the machine's.
 func (n *Network) controllerConfig(dir string) (string, error) {
@@ -28,7 +47,7 @@ func (n *Network) controllerConfig(dir string) (string, error) {
 		return "", fmt.Errorf("controller.yaml of the example lists no switches")
 	}
 	var b strings.Builder
-	b.WriteString(strings.NewReplacer("/run/baton/", dir+"/", "/var/lib/baton/", dir+"/").Replace(head) + "\nswitches:\n")
+	b.WriteString(strings.NewReplacer("/run/baton/", dir+"/", "/var/lib/baton/", dir+"/").Replace(n.withTokens(head)) + "\nswitches:\n")
 	for i := 1; i <= n.o.Forwarders; i++ {
 		fmt.Fprintf(&b, "  - {id: %d, name: s%d, core: %v}\n", i, i, i > 1)
 	}
@@ -109,23 +128,18 @@ func (n *Network) Topology(ctx context.Context) (t api.ControllerTopology, err e
 	return t, n.ask(ctx, "topology", &t)
 }
 
-// errNone says that the controller has no list of what was asked for: the part of it that would make one does not run.
-var errNone = errors.New("the controller has no such list")
-
 // ask reads a list of the controller's REST view.
 func (n *Network) ask(ctx context.Context, what string, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+northbound+"/v1/"+what, nil)
 	if err != nil {
 		return err
 	}
+	req.Header.Set("Authorization", "Bearer "+n.Token)
 	resp, err := n.northbound.Do(req)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusServiceUnavailable {
-		return errNone
-	}
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("the controller answers %s to %s", resp.Status, what)
 	}

@@ -72,7 +72,7 @@ func Demo(ctx context.Context, o DemoOptions) (*Report, error) {
 		}
 		r.Up = time.Since(n.began)
 		if n.Page != "" {
-			n.say("\n  the controller's page: %s\n", n.Page)
+			n.say("\n  the controller's page: %s, token %s\n", n.Page, n.Token)
 		}
 		if err := n.visit(ctx, r); err != nil {
 			return err
@@ -115,7 +115,48 @@ func (n *Network) visit(ctx context.Context, r *Report) error {
 	if err := n.gallery(ctx, r, content); err != nil {
 		return err
 	}
-	return n.others(ctx, r, content)
+	if err := n.others(ctx, r, content); err != nil || n.Controller == nil {
+		return err
+	}
+	return n.reactive(ctx, r, content)
+}
+
+// reactive has both clients get pictures by handoffs that the controller makes.
+func (n *Network) reactive(ctx context.Context, r *Report, content map[string]string) error {
+	const path = "/images/02.png"
+	err := lab.Poll(patience, func() error { // the request router's legs, which the controller must have seen being opened
+		var all []api.ControllerSurrogate
+		err := n.ask(ctx, "surrogates", &all)
+		for _, s := range all {
+			if err == nil && (!s.Up || s.Legs == 0) {
+				err = fmt.Errorf("%s has %d legs, and is up: %v %s", s.Name, s.Legs, s.Up, s.Error)
+			}
+		}
+		return err
+	})
+	r.check(err == nil, err, "the controller knows the surrogates, and the request router's legs to them")
+	wrong := []string{}
+	for _, client := range n.Clients {
+		got, one, err := n.get(ctx, r, client, "http://"+Reactive+path)
+		if err != nil {
+			return err
+		}
+		if one.Status != 200 || got != content["content"+path] {
+			wrong = append(wrong, fmt.Sprintf("%s: %d, %d bytes", client.Name(), one.Status, one.Bytes))
+		}
+	}
+	r.check(len(wrong) == 0, wrong, "%d clients get a picture by the reactive mode, byte by byte", len(n.Clients))
+	if err := n.ask(ctx, "handoffs", &r.Handoffs); err != nil {
+		return err
+	}
+	done := 0
+	for _, h := range r.Handoffs {
+		if h.Failure == "" {
+			done++
+		}
+	}
+	r.check(done == len(n.Clients), r.Handoffs, "the controller has handed over each of these sessions")
+	return nil
 }
 
 // gallery has both clients look at the gallery as a browser does: names, page, pictures.
@@ -199,9 +240,6 @@ func (n *Network) look(ctx context.Context, r *Report) (err error) {
 		return nil
 	}
 	if r.Topology, err = n.Topology(ctx); err != nil {
-		return err
-	}
-	if err := n.ask(ctx, "handoffs", &r.Handoffs); err != nil && !errors.Is(err, errNone) {
 		return err
 	}
 	missing := []string{}

@@ -25,13 +25,16 @@ const (
 	Services   = "10.11.0.99" // name server and origin
 	VIP        = "10.11.0.100"
 	RouterHost = "10.11.0.110"
-	Management = "10.9.1.11" // of the services in the management network
+	ReactiveAt = "10.11.0.111" // of the request router, for the reactive mode
+	Management = "10.9.1.11"   // of the services in the management network
 
 	Domain = "dizp.bt"
 	// Site is the gallery, by the CDN.
 	Site = "cdn." + Domain + ":8082"
 	// Redirected is the same by 302.
 	Redirected = "cdn." + Domain + ":8083"
+	// Reactive is the same by handoffs that the controller makes.
+	Reactive = "reactive.cdn." + Domain + ":8084"
 )
 
 // Options of Build.
@@ -66,6 +69,7 @@ type Network struct {
 	NameServer *lab.Process
 	Controller *lab.Process // nil without
 	Page       string       // URL of the controller's page for the machine's own programs; "" without
+	Token      string       // of an operator, for it
 	Forwarders *lab.Process
 	Routing    *lab.Process
 
@@ -104,6 +108,7 @@ func Build(ctx context.Context, l *lab.Lab, o Options) (*Network, error) {
 		do   func(context.Context) error
 	}{
 		{"origin and caching surrogates: Apache, nginx", false, n.startContent},
+		{"tokens of the controller's callers", false, n.writeTokens},
 		{"controller", !o.Controller, n.startController},
 		{fmt.Sprintf("%d forwarders in line", o.Forwarders), false, n.startForwarders},
 		{"discovery of forwarders and links", !o.Controller, n.discovered},
@@ -142,6 +147,7 @@ func (n *Network) wire() {
 	n.Services = n.attach("services", halfway, 1, Services, "11")
 	n.Clients = []*lab.Host{n.attach("client1", 1, 1, "10.11.0.101", "15"), n.attach("client2", 1, 2, "10.11.0.102", "16")}
 	n.Router = n.attach("rr", last, 1, RouterHost, "12")
+	n.Router.Interface("eth0").Address(ReactiveAt + "/24")
 	n.Surrogates = []*lab.Host{n.attach("se1", last, 2, "10.11.0.11", "13"), n.attach("se2", max(2, last-1), 3, "10.11.0.12", "14")}
 	n.Router.Forward()
 	for i := 1; i < last; i++ {

@@ -233,7 +233,7 @@ func (n *Network) startRouter(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	file, socket, err := n.configure("router.yaml", text)
+	file, socket, err := n.configure("router.yaml", n.withTokens(text))
 	if err != nil {
 		return err
 	}

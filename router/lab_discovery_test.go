@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sync/errgroup"
 
+	"baton/api"
 	"baton/lab"
 	"baton/lab/peers"
 	"baton/router/discover/discovertest"
@@ -357,4 +359,50 @@ func TestDiscoverFile(t *testing.T) {
 	r.has(t, "s1")
 	l.end(t)
 	n.serves(t, vip4, "s1")
+}
+
+// TestBackendsBurst: many changes at once become few, each with its own answer, and a wrong one among them is refused alone.
+func TestBackendsBurst(t *testing.T) {
+	const many = 60
+	n := newNetwork(t)
+	n.nginxes("s1")
+	r := n.start(n.discovering("    surrogates: [{name: s1, address: \"10.2.1.2:80\"}]\n"))
+	client := api.NewClient(r.socket)
+	defer client.Close()
+	l := n.load(t)
+	var work errgroup.Group
+	var refused atomic.Int64
+	none := 0
+	for i := range many {
+		work.Go(func() error {
+			q := api.RouterBackendChange{
+				Do: api.RouterBackendAdd, Pool: "p", Surrogate: fmt.Sprint("a", i), Address: netip.AddrPortFrom(netip.MustParseAddr("10.2.1.2"), uint16(1000+i)), Weight: &none,
+			}
+			if i%20 == 7 {
+				q.Pool = "gone"
+			}
+			got, err := client.RouterBackend(t.Context(), q)
+			if errors.Is(err, api.ErrNotFound) && q.Pool == "gone" {
+				refused.Add(1)
+				return nil
+			}
+			if err == nil && (!got.Present || !got.Saved || got.Address != q.Address) {
+				err = fmt.Errorf("%+v", got)
+			}
+			return err
+		})
+	}
+	if err := work.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	st := r.status()
+	if have := len(st.Pools[0].Surrogates); have != 1+many-3 || refused.Load() != 3 || len(st.Changes) != many-3 {
+		t.Errorf("%d surrogates, %d refused, %d changes", have, refused.Load(), len(st.Changes))
+	}
+	if st.Merges >= many/2 {
+		t.Errorf("%d changes were put in force in %d steps", many, st.Merges)
+	}
+	r.do(t, "reset", "--all")
+	r.has(t, "s1")
+	l.end(t)
 }

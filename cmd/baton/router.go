@@ -62,7 +62,7 @@ func checkRouter(file string) (part.Checked, error) {
 	}
 	return part.Checked{
 		Has:      fmt.Sprintf("%s, %s, %s", cli.Count(len(cfg.VIPs), "VIP"), cli.Count(len(cfg.Pools), "pool"), cli.Count(surrogates, "surrogate")),
-		Warnings: cfg.Warnings, Notes: fieldNotes(cfg),
+		Warnings: cfg.Warnings, Notes: append(fieldNotes(cfg), discoveryNotes(cfg)...),
 	}, nil
 }
 
@@ -90,6 +90,17 @@ func fieldNotes(cfg *config.Config) []string {
 			}
 		}
 		notes = append(notes, note)
+	}
+	return notes
+}
+
+// discoveryNotes say where pools have more surrogates from.
+func discoveryNotes(cfg *config.Config) []string {
+	var notes []string
+	for i := range cfg.Pools {
+		for j := range cfg.Pools[i].Discover {
+			notes = append(notes, fmt.Sprintf("pool %s: more surrogates from %s", cfg.Pools[i].Name, &cfg.Pools[i].Discover[j]))
+		}
 	}
 	return notes
 }

@@ -178,7 +178,9 @@ func (n *Network) Forward(p switches.Packet) bool {
 		j.packets = append(j.packets, p)
 		return true
 	}
-	if n.Paths.Caches() && n.table.Cached(pair) && now.Sub(n.repairs[pair]) < repairPause {
+	// A packet that an entry of another module has sent here says nothing of the path's entries.
+	missed := p.Cookie == switches.Cookie(switches.ModuleDiscovery, 0)
+	if n.Paths.Caches() && n.table.Cached(pair) && (!missed || now.Sub(n.repairs[pair]) < repairPause) {
 		n.counts.forwarded.Add(1)
 		n.out(dst.At, p.Data)
 		return true

@@ -1,6 +1,7 @@
 package cdn
 
 import (
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -62,5 +63,66 @@ func TestDemo(t *testing.T) {
 				t.Errorf("topology %+v", r.Topology)
 			}
 		})
+	}
+}
+
+// In native mode the controller may be killed: sessions go on, requests are served, and the next controller finds its flow entries.
+func TestControllerIsKilled(t *testing.T) {
+	lab.NeedRoot(t)
+	program := programs(t)
+	err := lab.Run(t.Output(), func(l *lab.Lab) error {
+		n, err := Build(t.Context(), l, Options{Program: program, Examples: examples, Controller: true})
+		if err != nil {
+			return err
+		}
+		content, err := n.content()
+		if err != nil {
+			return err
+		}
+		all := func(when string) {
+			t.Helper()
+			r := &Report{}
+			if err := n.gallery(t.Context(), r, content); err != nil {
+				t.Fatalf("%s: %v", when, err)
+			}
+			for _, c := range r.Checks {
+				if !c.OK {
+					t.Errorf("%s: %s: %s", when, c.Text, c.Said)
+				}
+			}
+		}
+		all("before")
+		const url = "http://" + Site + "/images/12.png"
+		before, err := n.handoffs(t.Context())
+		if err != nil {
+			return err
+		}
+		// A session with a second request after three seconds, when there is no controller any more.
+		long, err := n.Clients[0].Start(lab.Program{Path: "curl", Args: []string{"-s", "--rate", "20/m", "-w", "%{http_code} %{num_connects}\\n",
+			"-o", "/dev/null", url, "-o", "/dev/null", url}})
+		if err != nil {
+			return err
+		}
+		lab.Eventually(t, patience, func() error {
+			if now, err := n.handoffs(t.Context()); err != nil || now == before {
+				return fmt.Errorf("the first request has no surrogate yet: %v", err)
+			}
+			return nil
+		})
+		if err := n.Controller.Kill(); err != nil {
+			return err
+		}
+		if err := long.Wait(t.Context()); err != nil || long.Stdout() != "200 1\n200 0\n" {
+			t.Errorf("the session across it: %v, %q", err, long.Stdout())
+		}
+		all("without a controller")
+		if err := n.startController(t.Context()); err != nil {
+			return err
+		}
+		all("with the next controller")
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -51,6 +51,9 @@ func (n *Network) startController(ctx context.Context) error {
 	if n.Controller, err = n.run(n.Services, "controller", file); err != nil {
 		return err
 	}
+	if n.northbound != nil { // another one took its place
+		return n.discovered(ctx)
+	}
 	n.northbound = n.Services.HTTPClient(5 * time.Second)
 	n.lab.T().Cleanup(n.northbound.CloseIdleConnections)
 	if err := ready(ctx, n.Controller, patience, func() error { _, err := n.Topology(ctx); return err }); err != nil {

@@ -66,6 +66,9 @@ func (n *Network) forwarderConfig() (string, error) {
 		return "", err
 	}
 	head, _, _ := strings.Cut(text, "\ndatapaths:\n")
+	if !n.o.Controller {
+		head = strings.Replace(head, "fail_mode: secure", "fail_mode: standalone", 1)
+	}
 	var b strings.Builder
 	b.WriteString(head + "\ndatapaths:\n")
 	for i := 1; i <= n.o.Forwarders; i++ {
@@ -105,8 +108,12 @@ func (n *Network) ports(forwarder int) (list []string) {
 
 func (n *Network) startForwarders(ctx context.Context) error {
 	if n.o.OpenVSwitch {
+		mode := "standalone"
+		if n.o.Controller {
+			mode = "secure"
+		}
 		n.VSwitch = peers.OpenVSwitch(n.access, peers.OpenVSwitchOptions{
-			Ports: []string{"client1", "client2", "r1"}, Controller: "tcp:" + Management + ":6653", DatapathID: 1,
+			FailMode: mode, Ports: []string{"client1", "client2", "r1"}, Controller: "tcp:" + Management + ":6653", DatapathID: 1,
 		})
 	}
 	text, err := n.forwarderConfig()

@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
 	"time"
@@ -86,7 +87,7 @@ func readAnswer(p *dnsmessage.Parser, h dnsmessage.Header, q question) (answer, 
 	default:
 		return answer{}, failed(Other, "%s: %s", q, h.RCode)
 	}
-	records, err := p.AllAnswers()
+	records, err := readRecords(p)
 	if err != nil {
 		return answer{}, failed(Malformed, "%s: %v", q, err)
 	}
@@ -101,22 +102,75 @@ func readAnswer(p *dnsmessage.Parser, h dnsmessage.Header, q question) (answer, 
 	return a, failed(NoData, "%s: the name has no such record", q)
 }
 
+// aRecord is a record of a kind that counts here.
+type aRecord struct {
+	name    string
+	kind    dnsmessage.Type
+	ttl     uint32
+	alias   string
+	address netip.Addr
+	target  target
+}
+
+// readRecords reads the answers, kind by kind: the parser's own list would link all kinds of records.
+func readRecords(p *dnsmessage.Parser) ([]aRecord, error) {
+	var out []aRecord
+	for {
+		h, err := p.AnswerHeader()
+		if errors.Is(err, dnsmessage.ErrSectionDone) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		r := aRecord{name: fold(h.Name), kind: h.Type, ttl: h.TTL}
+		if h.Class != dnsmessage.ClassINET {
+			r.kind = 0
+		}
+		if err := r.read(p); err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+}
+
+// read reads the body of a record.
+func (r *aRecord) read(p *dnsmessage.Parser) error {
+	switch r.kind {
+	case dnsmessage.TypeA:
+		body, err := p.AResource()
+		r.address = netip.AddrFrom4(body.A)
+		return err
+	case dnsmessage.TypeAAAA:
+		body, err := p.AAAAResource()
+		r.address = netip.AddrFrom16(body.AAAA)
+		return err
+	case dnsmessage.TypeCNAME:
+		body, err := p.CNAMEResource()
+		r.alias = fold(body.CNAME)
+		return err
+	case dnsmessage.TypeSRV:
+		body, err := p.SRVResource()
+		r.target = target{body.Priority, body.Weight, body.Port, fold(body.Target)}
+		return err
+	}
+	return p.SkipAnswer()
+}
+
 // resolve follows the aliases to the records of the question's type.
-func resolve(records []dnsmessage.Resource, q question) answer {
+func resolve(records []aRecord, q question) answer {
 	var a answer
 	name, ttl, some := strings.ToLower(q.name), ^uint32(0), false
 	for range maxAliases {
 		next := ""
 		for _, r := range records {
-			if fold(r.Header.Name) != name || r.Header.Class != dnsmessage.ClassINET {
-				continue
-			}
-			if cname, ok := r.Body.(*dnsmessage.CNAMEResource); ok {
-				next, ttl = fold(cname.CNAME), min(ttl, r.Header.TTL)
-				continue
-			}
-			if r.Header.Type == q.kind && a.add(r.Body) {
-				some, ttl = true, min(ttl, r.Header.TTL)
+			switch {
+			case r.name != name:
+			case r.kind == dnsmessage.TypeCNAME:
+				next, ttl = r.alias, min(ttl, r.ttl)
+			case r.kind == q.kind:
+				some, ttl = true, min(ttl, r.ttl)
+				a.add(r)
 			}
 		}
 		if some || next == "" {
@@ -130,30 +184,31 @@ func resolve(records []dnsmessage.Resource, q question) answer {
 	return a
 }
 
-func (a *answer) add(body dnsmessage.ResourceBody) bool {
-	switch r := body.(type) {
-	case *dnsmessage.AResource:
-		a.addresses = append(a.addresses, netip.AddrFrom4(r.A))
-	case *dnsmessage.AAAAResource:
-		a.addresses = append(a.addresses, netip.AddrFrom16(r.AAAA))
-	case *dnsmessage.SRVResource:
-		a.targets = append(a.targets, target{r.Priority, r.Weight, r.Port, fold(r.Target)})
-	default:
-		return false
+func (a *answer) add(r aRecord) {
+	if r.kind == dnsmessage.TypeSRV {
+		a.targets = append(a.targets, r.target)
+	} else {
+		a.addresses = append(a.addresses, r.address)
 	}
-	return true
 }
 
 // negativeTTL is how long it holds that there is no record (RFC 2308); 0: unknown.
 func negativeTTL(p *dnsmessage.Parser) time.Duration {
-	records, err := p.AllAuthorities()
-	if err != nil {
-		return 0
-	}
-	for _, r := range records {
-		if soa, ok := r.Body.(*dnsmessage.SOAResource); ok {
-			return time.Duration(min(r.Header.TTL, soa.MinTTL)) * time.Second
+	for {
+		h, err := p.AuthorityHeader()
+		if err != nil {
+			return 0
 		}
+		if h.Type != dnsmessage.TypeSOA {
+			if p.SkipAuthority() != nil {
+				return 0
+			}
+			continue
+		}
+		soa, err := p.SOAResource()
+		if err != nil {
+			return 0
+		}
+		return time.Duration(min(h.TTL, soa.MinTTL)) * time.Second
 	}
-	return 0
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -204,4 +205,41 @@ func TestControllerIsKilled(t *testing.T) {
 	if err := peers.CheckPattern(f, 8<<20); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestThroughController: a session that is not handed over passes the controller, packet by packet, and whole (the paper's figure 8).
+func TestThroughController(t *testing.T) {
+	s := newScene(t, setup{})
+	l, err := s.router.Listen("tcp", bulk.String())
+	s.must(err)
+	defer l.Close()
+	const size = 16 << 20
+	got := make(chan int64, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			got <- -1
+			return
+		}
+		defer c.Close()
+		n, _ := io.Copy(io.Discard, c)
+		got <- n
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), slow)
+	defer cancel()
+	began := time.Now()
+	c, err := s.client.Dial(ctx, "tcp", bulk.String())
+	s.must(err)
+	_, err = c.Write(make([]byte, size))
+	s.must(err)
+	s.must(c.Close())
+	if n := <-got; n != size {
+		t.Errorf("%d of %d bytes arrived", n, size)
+	}
+	took := time.Since(began)
+	packets := s.manager.Counts().Forwarded
+	if packets < size/1460 {
+		t.Errorf("%d packets passed the controller", packets)
+	}
+	t.Logf("%.0f Mbit/s, %.0f packets a second", float64(size)*8/took.Seconds()/1e6, float64(packets)/took.Seconds())
 }

@@ -62,6 +62,7 @@ func TestMain(m *testing.M) {
 // The addresses of the scene.
 var (
 	service    = netip.MustParseAddrPort("10.0.0.1:80")
+	bulk       = netip.MustParseAddrPort("10.0.0.1:81") // a service whose sessions are never handed over
 	surrogates = []handoff.Surrogate{
 		{Name: "s1", Address: netip.MustParseAddrPort("10.0.0.11:80")},
 		{Name: "s2", Address: netip.MustParseAddrPort("10.0.0.12:80")},
@@ -184,7 +185,7 @@ func (s *scene) control(o setup) {
 	}
 	s.manager = handoff.New(handoff.Options{
 		Network: handoff.On(s.network, s.sw), Choose: s.chosen, Publish: s.hub.Publish, Log: s.log, Strip: o.strip,
-	}, handoff.Addresses{Services: []handoff.Service{{Address: service}}, Surrogates: list})
+	}, handoff.Addresses{Services: []handoff.Service{{Address: service}, {Address: bulk}}, Surrogates: list})
 	s.manager.Attach(s.sw)
 	s.sw.Handle(s.network.Forward)
 	north := northbound.New(northbound.Config{

@@ -190,6 +190,9 @@ func (s *Server) handOver(c net.Conn, key api.ControllerSessionKey, r *request) 
 	return s.await(c, leg.conn, r)
 }
 
+// maxOpening is the longest pause before a leg that the pool does not have is looked for again.
+const maxOpening = 64 * time.Millisecond
+
 // chosen is what the controller has chosen.
 type chosen struct {
 	conn    *net.TCPConn
@@ -210,6 +213,10 @@ func (s *Server) ask(key api.ControllerSessionKey, r *request) (*chosen, string)
 		return nil, s.reason(err)
 	}
 	conn, ok := s.o.Pool.Take(match.Leg)
+	for wait := time.Millisecond; !ok && wait < maxOpening; wait *= 2 {
+		time.Sleep(wait) // the controller may see the end of a handshake before the router's own dialer has returned
+		conn, ok = s.o.Pool.Take(match.Leg)
+	}
 	if !ok {
 		return nil, "no-leg"
 	}

@@ -206,6 +206,9 @@ func (c *Controller) Close() error {
 	if c.web != nil {
 		errs = append(errs, c.web.Close())
 	}
+	if c.cdn != nil && c.cdn.manager != nil {
+		c.cdn.manager.Close()
+	}
 	if c.store != nil {
 		errs = append(errs, c.store.Close())
 	}

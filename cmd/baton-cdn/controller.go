@@ -46,7 +46,10 @@ func checkController(file string) (part.Checked, error) {
 	}
 	has := cli.Count(len(cfg.Listen.OpenFlow), "listener")
 	if len(cfg.Switches) > 0 {
-		has += ", " + cli.Count(len(cfg.Switches), "known switch")
+		has += ", " + count(len(cfg.Switches), "known switch", "known switches")
+	}
+	if cfg.CDN != nil {
+		has += ", " + cli.Count(len(cfg.CDN.Services), "service") + " with " + cli.Count(len(cfg.CDN.Surrogates), "surrogate")
 	}
 	return part.Checked{Has: has, Warnings: cfg.Warnings}, nil
 }

@@ -128,6 +128,22 @@ func (r *running) has(t *testing.T, want ...string) {
 	})
 }
 
+// comesToServe expects that a surrogate alone answers new connections from some moment on: the status has what was discovered a moment before the
+// kernel's tables have it.
+func (n *network) comesToServe(t *testing.T, vip, surrogate string) {
+	t.Helper()
+	lab.Eventually(t, answersWithin, func() error {
+		c := n.open(t, vip)
+		defer c.Close()
+		got, err := c.get("h", "/128")
+		if err == nil && got.surrogate != surrogate {
+			err = fmt.Errorf("%q answers, want %s", got.surrogate, surrogate)
+		}
+		return err
+	})
+	n.serves(t, vip, surrogate)
+}
+
 // TestBackends: surrogates come, change and go by commands under load. No request fails, a session of a removed surrogate goes on, and
 // after a kill everything is as it was.
 func TestBackends(t *testing.T) {
@@ -318,10 +334,10 @@ func TestDiscoverSRV(t *testing.T) {
 	config := n.discovering("    policy: weighted\n    discover: {srv: _http._tcp.example.net, prefix: x-, resolvers: [\"127.0.0.1:5353\"], min_ttl: 200ms, max_ttl: 1s}\n")
 	r := n.start(strings.Replace(config, vip4, vip6, 1))
 	r.has(t, "x-[fd02:0:0:1::2]:80*256", "x-[fd02:0:0:2::2]:80*128")
-	n.serves(t, vip6, "s1")
+	n.comesToServe(t, vip6, "s1")
 	server.Set(name, dnsmessage.TypeSRV, discovertest.SRV(name, 1, target(30, 500, "a.example.net"), target(20, 250, "b.example.net")))
 	r.has(t, "x-[fd02:0:0:2::2]:80*128", "x-[fd02:0:0:1::2]:80*256")
-	n.serves(t, vip6, "s2")
+	n.comesToServe(t, vip6, "s2")
 	r.do(t, "drain", "x-[fd02:0:0:2::2]:80")
 	n.serves(t, vip6, "s1")
 	server.Set(name, dnsmessage.TypeSRV, discovertest.SRV(name, 1, target(30, 500, "a.example.net")))
@@ -358,7 +374,7 @@ func TestDiscoverFile(t *testing.T) {
 	replace(`[{"name":"s1","address":"10.2.1.2:80"}]`)
 	r.has(t, "s1")
 	l.end(t)
-	n.serves(t, vip4, "s1")
+	n.comesToServe(t, vip4, "s1")
 }
 
 // TestBackendsBurst: many changes at once become few, each with its own answer, and a wrong one among them is refused alone.

@@ -2,11 +2,13 @@ package lldp
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"os/exec"
 	"testing"
 	"time"
 
+	"baton/lab"
 	"baton/packet"
 )
 
@@ -86,34 +88,33 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestTshark: an independent reader finds no fault with a frame.
-func TestTshark(t *testing.T) {
-	if _, err := exec.LookPath("text2pcap"); err != nil {
-		t.Skip("text2pcap of the package wireshark-common is not installed")
+// TestTcpdump: an independent reader finds the standard's fields in a frame, and no fault.
+func TestTcpdump(t *testing.T) {
+	if _, err := exec.LookPath("tcpdump"); err != nil {
+		if lab.Required() {
+			t.Fatal("tcpdump is required here and not installed: run make deps")
+		}
+		t.Skip("tcpdump is not installed: run make deps")
 	}
-	pcap := t.TempDir() + "/f.pcap"
-	hex := exec.Command("text2pcap", "-q", "-r", "^(?<data>[0-9a-f]+)$", "-", pcap)
-	hex.Stdin = bytes.NewBufferString(hexOf(NewKey().Frame(0xabc, 7, port, start, 3*time.Second)) + "\n")
-	if out, err := hex.CombinedOutput(); err != nil {
-		t.Skipf("text2pcap: %v: %s", err, out)
+	frame := NewKey().Frame(0xabc, 7, port, start, 3*time.Second)
+	pcap := binary.LittleEndian.AppendUint32(nil, 0xa1b2c3d4)
+	for _, v := range []uint32{2 | 4<<16, 0, 0, 1 << 16, 1, 0, 0, uint32(len(frame)), uint32(len(frame))} { // version 2.4, Ethernet; one packet
+		pcap = binary.LittleEndian.AppendUint32(pcap, v)
 	}
-	out, err := exec.Command("tshark", "-r", pcap, "-T", "fields", "-e", "lldp.chassis.id", "-e", "lldp.port.id", "-e", "lldp.time_to_live",
-		"-e", "_ws.malformed").CombinedOutput()
+	dump := exec.Command("tcpdump", "-vv", "-nn", "-r", "-")
+	dump.Stdin = bytes.NewReader(append(pcap, frame...))
+	out, err := dump.CombinedOutput()
 	if err != nil {
-		t.Skipf("tshark: %v: %s", err, out)
+		t.Fatalf("tcpdump: %v\n%s", err, out)
 	}
-	if want := "dpid:0000000000000abc\t7\t3\t\n"; !bytes.HasSuffix(out, []byte(want)) {
-		t.Errorf("got %q, want %q", out, want)
+	for _, want := range []string{"Subtype Local (7): dpid:0000000000000abc", "Subtype Local (7): 7", "Time to Live TLV (3), length 2: TTL 3s", "End TLV (0)"} {
+		if !bytes.Contains(out, []byte(want)) {
+			t.Errorf("tcpdump does not find %q:\n%s", want, out)
+		}
 	}
-}
-
-func hexOf(b []byte) string {
-	const digits = "0123456789abcdef"
-	var s []byte
-	for _, v := range b {
-		s = append(s, digits[v>>4], digits[v&15])
+	if bytes.Contains(out, []byte("invalid")) || bytes.Contains(out, []byte("[|")) {
+		t.Errorf("tcpdump finds a fault:\n%s", out)
 	}
-	return string(s)
 }
 
 // FuzzRead: no frame that is not signed is taken, whatever it is.

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"log/slog"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -26,7 +25,6 @@ import (
 type cdn struct {
 	c       *Controller
 	cfg     *config.CDN
-	log     *slog.Logger
 	set     *surrogates.Set
 	manager *handoff.Manager // nil in the native mode
 
@@ -55,7 +53,7 @@ func (c *Controller) serveCDN() error {
 	if err != nil {
 		c.log.Error("a file of the policy cannot be read", "err", err)
 	}
-	d := &cdn{c: c, cfg: cfg, log: c.log}
+	d := &cdn{c: c, cfg: cfg}
 	if d.set, err = surrogates.New(surrogates.Options{
 		Policy: p, Surrogates: known(cfg.Surrogates), Hops: d.hops, Save: d.save, Publish: c.hub.Publish, Log: c.log,
 	}); err != nil {

@@ -60,6 +60,7 @@ type Set struct {
 	mu    sync.Mutex
 	all   []*member // in the order of the configuration
 	state *policy.State
+	until time.Time // when a surrogate that was set aside is no longer, and state is out of date; zero: never
 }
 
 type member struct {
@@ -123,7 +124,11 @@ func New(o Options) (*Set, error) {
 func (s *Set) refresh() {
 	now := s.o.Now()
 	seen := map[string]policy.Observed{}
+	s.until = time.Time{}
 	for _, m := range s.all {
+		if now.Before(m.aside) && (s.until.IsZero() || m.aside.Before(s.until)) {
+			s.until = m.aside
+		}
 		o := policy.Observed{Maintenance: m.change.Maintenance, Weight: m.change.Weight, Sessions: m.sessions}
 		if err := m.down(now); err != nil {
 			o.Down, o.Error = true, err.Error()
@@ -164,7 +169,9 @@ var ErrNone = errors.New("no surrogate can serve")
 func (s *Set) Choose(r Request) (Surrogate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.refresh() // the time of those that were set aside may be over
+	if !s.until.IsZero() && !s.o.Now().Before(s.until) {
+		s.refresh()
+	}
 	path, query, _ := strings.Cut(r.Target, "?")
 	q := policy.Query{Client: policy.Whole(r.Client), Host: r.Host, Path: path, RawQuery: query, Random: rand.Uint64(), Want: len(s.all), Distances: s.distances(r.Client)}
 	d := s.state.Explain(&q)

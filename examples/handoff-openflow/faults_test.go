@@ -187,7 +187,7 @@ func TestStrip(t *testing.T) {
 	s.done(1)
 }
 
-// TestControllerIsKilled: a session that was handed over goes on without the controller.
+// TestControllerIsKilled: a session that was handed over continues without the controller.
 func TestControllerIsKilled(t *testing.T) {
 	s := newScene(t, setup{})
 	body := filepath.Join(s.Dir(), "slow")

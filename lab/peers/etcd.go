@@ -29,7 +29,7 @@ type EtcdOptions struct {
 	Port      int           // for clients; the next one is for members. Default: 2379; two more for each member that is on the same host
 }
 
-// EtcdCluster is a running cluster. Its members keep their data in the lab's folder, so that a killed one goes on with it.
+// EtcdCluster is a running cluster. Its members keep their data in the lab's folder, so that a killed one continues from it when it is restarted.
 type EtcdCluster struct {
 	Version string
 	Members []*EtcdNode

@@ -104,7 +104,7 @@ func (w *Worker) spare(kind kind, id uint64) bool {
 	return w.verdict != send
 }
 
-// spared is what is sent in place of an answer above the limits.
+// spared is what is sent instead of an answer above the limits.
 func (w *Worker) spared(out []byte) int {
 	if w.verdict == omit {
 		w.Counts.Omitted.Add(1)

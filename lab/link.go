@@ -268,6 +268,15 @@ func (n *Interface) SetMTU(mtu int) {
 	}
 }
 
+// SetMAC changes the MAC address: others take the host for a new one.
+func (n *Interface) SetMAC(mac net.HardwareAddr) {
+	n.Host.lab.t.Helper()
+	if err := n.Host.nl.LinkSetHardwareAddr(n.link(), mac); err != nil {
+		n.Host.lab.t.Fatalf("lab: host %s: MAC of %s: %v", n.Host.name, n.Name, err)
+	}
+	n.MAC = mac
+}
+
 // link is the netlink library's description of an existing interface.
 func (n *Interface) link() netlink.Link {
 	return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: n.Name, Index: n.Index}}

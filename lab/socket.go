@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -17,11 +19,14 @@ func (h *Host) DialFrom(ctx context.Context, network, local, address string) (ne
 	d := net.Dialer{}
 	d.SetMultipathTCP(false)
 	if local != "" {
-		addr, err := net.ResolveTCPAddr(network, local)
+		at, err := netip.ParseAddrPort(local)
 		if err != nil {
 			return nil, err
 		}
-		d.LocalAddr = addr
+		d.LocalAddr = net.TCPAddrFromAddrPort(at)
+		if strings.HasPrefix(network, "udp") {
+			d.LocalAddr = net.UDPAddrFromAddrPort(at)
+		}
 	}
 	var c net.Conn
 	err := h.Do(func() (err error) {

@@ -50,6 +50,7 @@ type slot struct {
 	due        time.Duration // when the request should begin, since the run began: its times count from there
 	dialled    time.Duration
 	connected  time.Duration
+	asked      time.Duration // before the first write of the request; 0: not yet
 	last       time.Duration // when something came
 	first      time.Duration // when the response began
 	wake       time.Duration // when its pause ends
@@ -232,7 +233,7 @@ func (e *engine) next(s *slot) {
 func (e *engine) begin(s *slot, due time.Duration) bool {
 	s.file = int(e.begun % int64(len(e.Files)))
 	e.begun++
-	s.followed = false
+	s.followed, s.asked, s.first = false, 0, 0
 	s.due = due
 	s.last = e.now()
 	if s.fd <= 0 {
@@ -302,6 +303,12 @@ func (e *engine) tell(s *slot, err error) {
 		x.Bytes = s.response.seen
 		if !s.connecting && s.served == 0 {
 			x.Connected = e.began.Add(s.connected)
+		}
+		if s.asked > 0 {
+			x.Asked = e.began.Add(s.asked)
+		}
+		if s.first > 0 {
+			x.First = e.began.Add(s.first)
 		}
 	}
 	e.Each(x)

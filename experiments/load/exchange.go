@@ -18,8 +18,10 @@ func (e *engine) handle(s *slot, events uint32) {
 		}
 		s.connecting = false
 		s.last = e.now()
-		s.connected = s.last
-		record(e.result.Connect, s.connected-s.dialled)
+		if !s.followed {
+			s.connected = s.last
+		}
+		record(e.result.Connect, s.last-s.dialled)
 	}
 	if len(s.pending) > 0 && !e.write(s) {
 		return
@@ -31,6 +33,9 @@ func (e *engine) handle(s *slot, events uint32) {
 
 // write sends what is left of the request and reports whether the connection is still good.
 func (e *engine) write(s *slot) bool {
+	if s.asked == 0 {
+		s.asked = e.now()
+	}
 	n, err := unix.Write(s.fd, s.pending)
 	switch {
 	case err == unix.EAGAIN || err == unix.EINTR:

@@ -80,9 +80,12 @@ type Underway struct {
 
 // Exchange is a request that has ended.
 type Exchange struct {
-	Due, Connected, Ended time.Time // Connected is zero when the connection was not opened for it, or never
-	Bytes                 int64     // of the body, also of one that was not whole
-	Err                   error
+	Due, Ended time.Time
+	Connected  time.Time // zero when the connection was not opened for it, or never; of two, for a 302, the first
+	Asked      time.Time // just before the request was sent; zero: never. The first time, for a 302
+	First      time.Time // first byte of the answer; zero: none. Of the surrogate's, for a 302
+	Bytes      int64     // of the body, also of one that was not whole
+	Err        error
 }
 
 // File is something to ask for.

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -161,6 +162,14 @@ func TestRedirectIsFollowed(t *testing.T) {
 		http.Redirect(w, r, "http://"+targets[0].String()+r.URL.Path, http.StatusFound)
 	})
 	o := load.Options{Targets: from, Path: "/128", Body: body, Requests: 20, Connections: 2, Follow: true}
+	var mu sync.Mutex // each worker tells of its own
+	o.Each = func(x load.Exchange) {
+		mu.Lock()
+		defer mu.Unlock()
+		if o.Follow && (x.Connected.Before(x.Due) || x.Asked.Before(x.Connected) || x.First.Before(x.Asked) || x.Ended.Before(x.First)) {
+			t.Errorf("%+v", x)
+		}
+	}
 	r, err := load.Run(o)
 	if err != nil || r.Requests != 20 || r.Errors != 0 || r.Connect.TotalCount() != 40 || r.FirstByte.TotalCount() != 20 {
 		t.Errorf("followed: result %+v, %v", r, err)
@@ -304,6 +313,9 @@ func TestEachRequestIsTold(t *testing.T) {
 					if x.Connected.Before(x.Due) || x.Ended.Before(x.Connected) {
 						t.Errorf("%+v", x)
 					}
+				}
+				if x.Asked.Before(x.Due) || x.Asked.Before(x.Connected) || x.First.Before(x.Asked) || x.Ended.Before(x.First) {
+					t.Errorf("%+v", x)
 				}
 				if (x.Err != nil) != tt.fail || !tt.fail && x.Bytes != 128 || x.Due.Before(began) || x.Ended.Before(x.Due) {
 					t.Errorf("%+v", x)

@@ -229,6 +229,7 @@ func (c *Controller) follow(ctx context.Context) {
 	role := openflow.RoleSlave
 	if term.Master {
 		role = openflow.RoleMaster
+		c.network.Remember(c.remembered()) // also what another master has recorded since the start
 	}
 	c.log.Info("role", "master", term.Master, "generation", term.Generation, "holder", term.Holder, "why", term.Why)
 	ctx, cancel := context.WithTimeout(ctx, roleTime)

@@ -10,6 +10,7 @@ import (
 	"baton/controller/switches"
 	"baton/controller/topology"
 	"baton/openflow"
+	"baton/packet"
 )
 
 // On is a network and its switches, as the manager needs them.
@@ -20,8 +21,11 @@ type attached struct {
 	sw      *switches.Server
 }
 
-func (a *attached) Locate(address netip.Addr) (Place, bool) {
+func (a *attached) Locate(address netip.Addr, mac packet.MAC) (Place, bool) {
 	h, ok := a.network.Locate(address)
+	if !ok {
+		h, ok = a.network.Host(mac)
+	}
 	return Place{sessions.Point(h.At), h.MAC}, ok
 }
 

@@ -23,8 +23,8 @@ type Place struct {
 // Network is what the handoff needs of the rest of the controller. Its functions are called concurrently, Locate and Send with the manager's lock
 // held: they must not call the manager.
 type Network interface {
-	// Locate finds a host that has sent nothing to a service yet.
-	Locate(netip.Addr) (Place, bool)
+	// Locate finds a host that has sent nothing to a service yet: by its address, or if that is not known by the MAC address that packets to it have.
+	Locate(netip.Addr, packet.MAC) (Place, bool)
 	// Path is a shortest path from one host to another, which may be on the same switch.
 	Path(from, to Place) ([]Hop, error)
 	// Core reports whether a switch has the actions that join sessions.
@@ -316,7 +316,7 @@ func (m *Manager) forward(f packet.Frame, seen *sessions.Seen) {
 		at, known = e.At, e.Seen
 	}
 	if !known {
-		p, ok := m.o.Network.Locate(f.Dst.Addr())
+		p, ok := m.o.Network.Locate(f.Dst.Addr(), packet.Ethernet(f.Bytes).Dst())
 		if !ok {
 			m.counts.Lost++
 			return

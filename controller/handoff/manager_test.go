@@ -42,7 +42,7 @@ type fake struct {
 	noPath  bool
 }
 
-func (f *fake) Locate(a netip.Addr) (Place, bool) {
+func (f *fake) Locate(a netip.Addr, _ packet.MAC) (Place, bool) {
 	p, ok := places[a]
 	return p, ok
 }

@@ -139,6 +139,13 @@ func (n *Network) Locate(a netip.Addr) (topology.Host, bool) {
 	return n.g.Locate(a)
 }
 
+// Host returns the host with a MAC address.
+func (n *Network) Host(mac packet.MAC) (topology.Host, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.g.Host(mac)
+}
+
 // Path returns the hops from a host to another, as packets of installed entries take them.
 func (n *Network) Path(src, dst topology.Host) ([]topology.Hop, error) {
 	n.mu.Lock()

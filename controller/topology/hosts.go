@@ -321,8 +321,12 @@ func (g *Graph) Silent(now time.Time, most int) []Probe {
 }
 
 // Presume notes that a host was at a port when another controller ruled, with addresses that no other host has. Its first frame corrects that
-// without a question.
+// without a question. Addresses may come later than the place.
 func (g *Graph) Presume(now time.Time, mac packet.MAC, at Point, addresses ...netip.Addr) Change {
+	if h := g.hosts[mac]; h != nil && h.Presumed && h.At == at && len(h.Addresses) == 0 && len(addresses) > 0 {
+		g.presumed(now, h, addresses)
+		return Change{Hosts: []Host{*h}}
+	}
 	p := g.port(at)
 	if g.hosts[mac] != nil || mac[0]&1 != 0 || p == nil || !p.Up || g.linked(at) || len(g.hosts) >= g.rules.Hosts || p.hosts >= g.rules.PortHosts {
 		return Change{}
@@ -330,10 +334,14 @@ func (g *Graph) Presume(now time.Time, mac packet.MAC, at Point, addresses ...ne
 	h := &Host{MAC: mac, At: at, Seen: now, Presumed: true}
 	g.hosts[mac] = h
 	p.hosts++
+	g.presumed(now, h, addresses)
+	return Change{Hosts: []Host{*h}}
+}
+
+func (g *Graph) presumed(now time.Time, h *Host, addresses []netip.Addr) {
 	for _, a := range addresses {
 		if _, taken := g.owners[a]; !taken {
 			g.bind(now, h, a, Learnt)
 		}
 	}
-	return Change{Hosts: []Host{*h}}
 }

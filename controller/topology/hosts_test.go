@@ -73,6 +73,28 @@ func TestHostsScript(t *testing.T) {
 	}
 }
 
+// TestPresumed: of a host that an earlier controller knew, the place may be known before the addresses.
+func TestPresumed(t *testing.T) {
+	g := line(t, 2)
+	g.SeeHost(at(0), mac(3), ip(3), point(1, 4))
+	if c := g.Presume(at(1), mac(1), point(1, 3)); len(c.Hosts) != 1 || len(c.Hosts[0].Addresses) != 0 {
+		t.Errorf("its place: %+v", c)
+	}
+	if c := g.Presume(at(2), mac(1), point(2, 3), ip(1)); len(c.Hosts) != 0 {
+		t.Errorf("another place: %+v", c)
+	}
+	if c := g.Presume(at(3), mac(1), point(1, 3), ip(1), ip(3)); len(c.Hosts) != 1 || len(c.Hosts[0].Addresses) != 1 {
+		t.Errorf("its address, and one that another host has: %+v", c)
+	}
+	if h, ok := g.Locate(ip(1)); !ok || h.MAC != mac(1) || !h.Presumed {
+		t.Errorf("%+v", h)
+	}
+	g.SeeHost(at(4), mac(1), ip(2), point(1, 3))
+	if c := g.Presume(at(5), mac(1), point(1, 3), ip(4)); len(c.Hosts) != 0 {
+		t.Errorf("a host that was seen: %+v", c)
+	}
+}
+
 // TestClaimAnswered: the owner of an address answers, so that the claim is refused.
 func TestClaimAnswered(t *testing.T) {
 	g := line(t, 2)

@@ -21,6 +21,7 @@ func Connect(controllers []rpc.Endpoint, hello api.ControllerHello, pool *Pool, 
 				return err
 			}
 			pool.Set(welcome.Surrogates)
+			pool.Renew()
 			return nil
 		},
 		Whole: func(_ api.ControllerTopic, value json.RawMessage) {

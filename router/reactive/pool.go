@@ -121,6 +121,16 @@ func (p *Pool) Set(list []api.ControllerSurrogate) {
 	}
 }
 
+// Renew replaces all idle legs: a controller knows only those whose beginning it has seen.
+func (p *Pool) Renew() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, l := range p.legs {
+		delete(p.legs, key)
+		l.Close()
+	}
+}
+
 // The pauses between attempts to open a leg to a surrogate that refuses.
 const (
 	firstPause   = 50 * time.Millisecond

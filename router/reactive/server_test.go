@@ -308,6 +308,29 @@ func TestUnfit(t *testing.T) {
 	s.counts(0, "")
 }
 
+// TestRenew: all idle legs are replaced at once, so that a controller that has just begun sees them being opened.
+func TestRenew(t *testing.T) {
+	s := newStage(t, PoolOptions{Size: 3})
+	s.legs(3)
+	keys := func() map[api.RouterLeg]bool {
+		s.pool.mu.Lock()
+		defer s.pool.mu.Unlock()
+		all := map[api.RouterLeg]bool{}
+		for k := range s.pool.legs {
+			all[k] = true
+		}
+		return all
+	}
+	before := keys()
+	s.pool.Renew()
+	s.legs(3)
+	for k := range keys() {
+		if before[k] {
+			t.Errorf("%v is still there", k)
+		}
+	}
+}
+
 // TestPool: legs that the surrogate closes or that are too old are replaced, those of a surrogate that goes are closed.
 func TestPool(t *testing.T) {
 	s := newStage(t, PoolOptions{Size: 3, MaxAge: 200 * time.Millisecond})

@@ -63,6 +63,49 @@ func FigureOf(kase, measure string, contenders []string, combine func([]Sample) 
 	}
 }
 
+// AcrossOf computes one figure for each round from a contender's samples in some cases, which combine gets in order. Rounds that lack one of them
+// are left out.
+func AcrossOf(cases []string, measure, contender string, combine func([]Sample) float64) Figure {
+	return func(r *Results) (Estimate, error) {
+		rounds := map[int][]Sample{}
+		for i, c := range cases {
+			for _, s := range r.Samples {
+				if s.Case == c && s.Contender == contender && s.Measure == measure && len(rounds[s.Round]) == i {
+					rounds[s.Round] = append(rounds[s.Round], s)
+				}
+			}
+		}
+		var values []float64
+		for _, samples := range rounds {
+			if len(samples) == len(cases) {
+				values = append(values, combine(samples))
+			}
+		}
+		e := estimate(values)
+		return e, e.missing(append([]string{measure, contender}, cases...)...)
+	}
+}
+
+// LargestOf is the figure with the largest median. Figures that were not measured are left out, unless all are.
+func LargestOf(figures ...Figure) Figure {
+	return func(r *Results) (largest Estimate, missing error) {
+		for _, f := range figures {
+			e, err := f(r)
+			if err != nil {
+				missing = err
+				continue
+			}
+			if largest.Rounds == 0 || e.Median > largest.Median {
+				largest = e
+			}
+		}
+		if largest.Rounds > 0 {
+			return largest, nil
+		}
+		return largest, missing
+	}
+}
+
 func (e Estimate) missing(what ...string) error {
 	if e.Rounds == 0 {
 		return fmt.Errorf("not measured: %s", sentence(what...))

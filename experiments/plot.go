@@ -104,7 +104,7 @@ func (r *Results) picture(p Plot) (pic picture, ok bool) {
 	if over == "" && len(r.Parameters) > 0 {
 		over = r.Parameters[0].Name
 	}
-	if i := slices.IndexFunc(r.Parameters, func(x Parameter) bool { return x.Name == over }); i >= 0 && r.varies(over) {
+	if i := slices.IndexFunc(r.Parameters, func(x Parameter) bool { return x.Name == over }); i >= 0 && r.varies(over, m.Name) {
 		pic.x.label = sentence(r.Parameters[i].Title, r.Parameters[i].Unit)
 		r.lines(&pic, f, over)
 	} else {
@@ -113,12 +113,17 @@ func (r *Results) picture(p Plot) (pic picture, ok bool) {
 	return pic, len(pic.panels) > 0
 }
 
-// varies reports whether the cases have several values of a parameter: a line needs two points.
-func (r *Results) varies(parameter string) bool {
+// varies reports whether a measure was taken at several values of a parameter: a line needs two points.
+func (r *Results) varies(parameter, measure string) bool {
 	seen := map[float64]bool{}
-	for _, c := range r.Cases {
-		if v, ok := c.At[parameter]; ok {
-			seen[v] = true
+	for _, s := range r.Samples {
+		if s.Measure != measure {
+			continue
+		}
+		for _, c := range r.Cases {
+			if v, ok := c.At[parameter]; ok && c.Name == s.Case {
+				seen[v] = true
+			}
 		}
 	}
 	return len(seen) > 1

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/pflag"
@@ -71,14 +69,5 @@ func (c *cdnFlags) folder() (string, error) {
 	if c.examples != "" {
 		return filepath.Abs(c.examples)
 	}
-	places := []string{filepath.Join("examples", "cdn")}
-	if self, err := os.Executable(); err == nil {
-		places = append(places, filepath.Join(filepath.Dir(self), "..", "examples", "cdn"))
-	}
-	for _, p := range places {
-		if _, err := os.Stat(filepath.Join(p, "router.yaml")); err == nil {
-			return filepath.Abs(p)
-		}
-	}
-	return "", fmt.Errorf("find the configurations: they are not in %s or %s: name their folder with --examples", places[0], places[len(places)-1])
+	return cdn.Examples()
 }

@@ -26,6 +26,7 @@ import (
 	"baton/experiments/http3"
 	"baton/experiments/https"
 	"baton/experiments/longpath"
+	"baton/experiments/redirection"
 	"baton/experiments/relay"
 	"baton/experiments/relaycost"
 	"baton/experiments/scale"
@@ -46,6 +47,7 @@ func allExperiments() []experiments.Runnable {
 		clientaddress.Logs(),
 		http3.Experiment(),
 		dnsrate.Experiment(),
+		redirection.Experiment(),
 		longpath.Experiment(),
 		scale.Experiment(),
 		scale.Proxies(),

@@ -3,7 +3,6 @@ package cdn
 import (
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,22 +11,11 @@ import (
 	"baton/lab"
 )
 
-// programs builds baton and baton-cdn side by side, and returns the path of baton.
-func programs(t *testing.T) string {
-	t.Helper()
-	baton := experimentstest.Program(t)
-	beside := filepath.Join(filepath.Dir(baton), "baton-cdn")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-p", "1", "-o", beside, "baton/cmd/baton-cdn").CombinedOutput(); err != nil {
-		t.Fatalf("build baton-cdn: %v\n%s", err, out)
-	}
-	return baton
-}
-
 const examples = "../../examples/cdn"
 
 func TestDemo(t *testing.T) {
 	lab.NeedRoot(t)
-	program := programs(t)
+	program := experimentstest.Programs(t)
 	for _, tt := range []struct {
 		name string
 		Options
@@ -69,7 +57,7 @@ func TestDemo(t *testing.T) {
 // In native mode the controller may be killed: sessions go on, requests are served, and the next controller finds its flow entries.
 func TestControllerIsKilled(t *testing.T) {
 	lab.NeedRoot(t)
-	program := programs(t)
+	program := experimentstest.Programs(t)
 	err := lab.Run(t.Output(), func(l *lab.Lab) error {
 		n, err := Build(t.Context(), l, Options{Program: program, Examples: examples, Controller: true})
 		if err != nil {
@@ -116,10 +104,19 @@ func TestControllerIsKilled(t *testing.T) {
 			t.Errorf("the session across it: %v, %q", err, long.Stdout())
 		}
 		all("without a controller")
-		if err := n.startController(t.Context()); err != nil {
+		if err := n.Replace(t.Context(), nil); err != nil {
 			return err
 		}
 		all("with the next controller")
+		r := &Report{}
+		if err := n.reactive(t.Context(), r, content); err != nil {
+			return err
+		}
+		for _, c := range r.Checks {
+			if !c.OK {
+				t.Errorf("with the next controller: %s: %s", c.Text, c.Said)
+			}
+		}
 		return nil
 	})
 	if err != nil {

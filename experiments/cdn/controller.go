@@ -63,16 +63,15 @@ func (n *Network) startController(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	file := filepath.Join(dir, "controller.yaml")
+	file := n.controllerFile()
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		return err
 	}
 	if n.Controller, err = n.run(n.Services, "controller", file); err != nil {
 		return err
 	}
-	if n.northbound != nil { // another one took its place
-		return n.discovered(ctx)
-	}
+	n.controller = api.NewClient(filepath.Join(dir, "controller.sock"))
+	n.lab.T().Cleanup(n.controller.Close)
 	n.northbound = n.Services.HTTPClient(5 * time.Second)
 	n.lab.T().Cleanup(n.northbound.CloseIdleConnections)
 	if err := ready(ctx, n.Controller, patience, func() error { _, err := n.Topology(ctx); return err }); err != nil {
@@ -84,6 +83,68 @@ func (n *Network) startController(ctx context.Context) error {
 	}
 	n.Page = "http://" + at + n.front(ctx)
 	return nil
+}
+
+func (n *Network) controllerFile() string {
+	return filepath.Join(n.lab.Dir(), "cdn", "controller.yaml")
+}
+
+// Reconfigure has the controller reload its configuration after a change. What a reload cannot change is refused.
+func (n *Network) Reconfigure(ctx context.Context, edit func(string) string) error {
+	if err := n.rewrite(edit); err != nil {
+		return err
+	}
+	_, err := n.controller.Reload(ctx)
+	return err
+}
+
+// Replace kills the controller as a power cut does, and starts another with a changed configuration. It returns when that knows all forwarders and
+// links.
+func (n *Network) Replace(ctx context.Context, edit func(string) string) error {
+	if err := n.Controller.Kill(); err != nil {
+		return err
+	}
+	if err := n.rewrite(edit); err != nil {
+		return err
+	}
+	var err error
+	if n.Controller, err = n.run(n.Services, "controller", n.controllerFile()); err != nil {
+		return err
+	}
+	return n.Discovered(ctx)
+}
+
+// rewrite changes the controller's configuration; nil leaves it.
+func (n *Network) rewrite(edit func(string) string) error {
+	if edit == nil {
+		return nil
+	}
+	text, err := os.ReadFile(n.controllerFile())
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(n.controllerFile(), []byte(edit(string(text))), 0o644)
+}
+
+// Counts is the controller's state.
+func (n *Network) Counts(ctx context.Context) (api.ControllerStatus, error) {
+	return n.controller.Controller(ctx)
+}
+
+// Joined waits until the controller has found the request router's idle legs to all surrogates.
+func (n *Network) Joined(ctx context.Context) error {
+	return ready(ctx, n.Controller, patience, func() error {
+		var all []api.ControllerSurrogate
+		if err := n.ask(ctx, "surrogates", &all); err != nil {
+			return err
+		}
+		for _, s := range all {
+			if !s.Up || s.Legs == 0 {
+				return fmt.Errorf("%s has %d legs, and is up: %v %s", s.Name, s.Legs, s.Up, s.Error)
+			}
+		}
+		return nil
+	})
 }
 
 // front is the path of what there is to see in a browser: the page, or the description of the API in a controller without one.
@@ -103,8 +164,8 @@ func (n *Network) front(ctx context.Context) string {
 	return "/"
 }
 
-// discovered waits until the controller knows all forwarders and the links between them.
-func (n *Network) discovered(ctx context.Context) error {
+// Discovered waits until the controller knows all forwarders and the links between them.
+func (n *Network) Discovered(ctx context.Context) error {
 	return ready(ctx, n.Controller, patience, func() error {
 		t, err := n.Topology(ctx)
 		if err != nil {
@@ -116,7 +177,11 @@ func (n *Network) discovered(ctx context.Context) error {
 				up++
 			}
 		}
-		if links := 2 * (n.o.Forwarders - 1); up != n.o.Forwarders || len(t.Links) != links {
+		links := 2 * (n.o.Forwarders - 1)
+		if n.o.Spare {
+			links += 2
+		}
+		if up != n.o.Forwarders || len(t.Links) != links {
 			return fmt.Errorf("the controller knows %d of %d forwarders and %d of %d links", up, n.o.Forwarders, len(t.Links), links)
 		}
 		return nil

@@ -124,16 +124,7 @@ func (n *Network) visit(ctx context.Context, r *Report) error {
 // reactive has both clients get pictures by handoffs that the controller makes.
 func (n *Network) reactive(ctx context.Context, r *Report, content map[string]string) error {
 	const path = "/images/02.png"
-	err := lab.Poll(patience, func() error { // the request router's legs, which the controller must have seen being opened
-		var all []api.ControllerSurrogate
-		err := n.ask(ctx, "surrogates", &all)
-		for _, s := range all {
-			if err == nil && (!s.Up || s.Legs == 0) {
-				err = fmt.Errorf("%s has %d legs, and is up: %v %s", s.Name, s.Legs, s.Up, s.Error)
-			}
-		}
-		return err
-	})
+	err := n.Joined(ctx)
 	r.check(err == nil, err, "the controller knows the surrogates, and the request router's legs to them")
 	wrong := []string{}
 	for _, client := range n.Clients {

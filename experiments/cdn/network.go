@@ -48,7 +48,11 @@ type Options struct {
 	// OpenVSwitch is the first forwarder, at the access.
 	OpenVSwitch bool
 	// Static gives the forwarders flow entries of a learning bridge's outcome: no controller is needed, and no frame is flooded.
-	Static   bool
+	Static bool
+	// Spare is a second link between the second and the third forwarder. It needs a controller: bridges would have a loop.
+	Spare bool
+	// Edit changes the text of a configuration of the example before it is used; nil: it stays.
+	Edit     func(file, text string) string
 	Progress io.Writer // a line for each thing that is done; nil: none
 }
 
@@ -62,6 +66,8 @@ type Network struct {
 	Router     *lab.Host
 	Clients    []*lab.Host
 	Surrogates []*lab.Host
+	Line       []*lab.Link // between forwarders, the access's first
+	SpareLink  *lab.Link   // nil without
 
 	Origin     *peers.Server
 	Caches     []*peers.Server
@@ -75,6 +81,7 @@ type Network struct {
 
 	router     *api.Client
 	forwarders *api.Client
+	controller *api.Client
 	northbound *http.Client
 	stations   []station
 	began      time.Time
@@ -99,6 +106,9 @@ func Build(ctx context.Context, l *lab.Lab, o Options) (*Network, error) {
 	if o.Forwarders < 2 {
 		return nil, fmt.Errorf("a line of %d forwarders: clients and surrogates are at different ones", o.Forwarders)
 	}
+	if o.Spare && (o.Forwarders < 3 || !o.Controller) {
+		return nil, fmt.Errorf("a second link between forwarders 2 and 3 of %d needs both, and a controller", o.Forwarders)
+	}
 	l.Need("nginx", "apache2", "curl", "kdig")
 	n := &Network{o: o, lab: l, began: time.Now()}
 	n.wire()
@@ -111,7 +121,7 @@ func Build(ctx context.Context, l *lab.Lab, o Options) (*Network, error) {
 		{"tokens of the controller's callers", false, n.writeTokens},
 		{"controller", !o.Controller, n.startController},
 		{fmt.Sprintf("%d forwarders in line", o.Forwarders), false, n.startForwarders},
-		{"discovery of forwarders and links", !o.Controller, n.discovered},
+		{"discovery of forwarders and links", !o.Controller, n.Discovered},
 		{"name server", false, n.startNameServer},
 		{"request router", false, n.startRouter},
 	} {
@@ -136,7 +146,7 @@ func (n *Network) say(format string, args ...any) {
 	}
 }
 
-// wire makes hosts and links. Ports 1 to 9 of a forwarder are hosts', 10 is to the left, 11 to the right.
+// wire makes hosts and links. Ports 1 to 9 of a forwarder are hosts', 10 is to the left, 11 to the right, 12 of the spare link.
 func (n *Network) wire() {
 	l, last := n.lab, n.o.Forwarders
 	n.Switches = l.Host("mn")
@@ -151,7 +161,11 @@ func (n *Network) wire() {
 	n.Surrogates = []*lab.Host{n.attach("se1", last, 2, "10.11.0.11", "13"), n.attach("se2", max(2, last-1), 3, "10.11.0.12", "14")}
 	n.Router.Forward()
 	for i := 1; i < last; i++ {
-		l.Link(lab.End{Host: n.at(i), Name: fmt.Sprintf("r%d", i)}, lab.End{Host: n.at(i + 1), Name: fmt.Sprintf("l%d", i+1)}, n.links(i))
+		n.Line = append(n.Line,
+			l.Link(lab.End{Host: n.at(i), Name: fmt.Sprintf("r%d", i)}, lab.End{Host: n.at(i + 1), Name: fmt.Sprintf("l%d", i+1)}, n.links(i)))
+	}
+	if n.o.Spare {
+		n.SpareLink = l.Link(lab.End{Host: n.at(2), Name: "spare2"}, lab.End{Host: n.at(3), Name: "spare3"}, lab.LinkOptions{})
 	}
 	n.manage()
 	for _, h := range n.Clients {
@@ -209,6 +223,9 @@ func (n *Network) example(name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the example: %w", err)
 	}
+	if n.o.Edit != nil {
+		return n.o.Edit(name, string(text)), nil
+	}
 	return string(text), nil
 }
 
@@ -242,4 +259,28 @@ func ready(ctx context.Context, p *lab.Process, within time.Duration, f func() e
 		}
 	})
 	return errors.Join(err, ended)
+}
+
+// Examples finds the folder of the configurations: here, or above here or the running program.
+func Examples() (string, error) {
+	starts := []string{"."}
+	if self, err := os.Executable(); err == nil {
+		starts = append(starts, filepath.Dir(self))
+	}
+	for _, start := range starts {
+		dir, err := filepath.Abs(start)
+		if err != nil {
+			return "", err
+		}
+		for ; ; dir = filepath.Dir(dir) {
+			folder := filepath.Join(dir, "examples", "cdn")
+			if _, err := os.Stat(filepath.Join(folder, "router.yaml")); err == nil {
+				return folder, nil
+			}
+			if dir == filepath.Dir(dir) {
+				break
+			}
+		}
+	}
+	return "", errors.New("find the configurations: there is no folder examples/cdn here, or above here or the program")
 }

@@ -88,6 +88,7 @@ func (n *Network) listens(forwarder int) string {
 const (
 	leftPort  = 10
 	rightPort = 11
+	sparePort = 12
 )
 
 // ports of a forwarder as the configuration has them.
@@ -102,6 +103,9 @@ func (n *Network) ports(forwarder int) (list []string) {
 	}
 	if forwarder < n.o.Forwarders {
 		list = append(list, fmt.Sprintf("%d: r%d", rightPort, forwarder))
+	}
+	if n.o.Spare && (forwarder == 2 || forwarder == 3) {
+		list = append(list, fmt.Sprintf("%d: spare%d", sparePort, forwarder))
 	}
 	return list
 }

@@ -113,8 +113,11 @@ func (d *discovery) run(r *Router, ctx context.Context) {
 
 // makeSource makes a source.
 func makeSource(of config.Discover) discover.Source {
-	if of.Kind == config.DiscoverFile {
+	switch of.Kind {
+	case config.DiscoverFile:
 		return discover.NewFile(of)
+	case config.DiscoverController:
+		return discover.NewController(of)
 	}
 	return discover.NewDNS(of, discover.ResolvConf)
 }

@@ -9,13 +9,14 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"baton/experiments/experimentstest"
 	"baton/lab"
 )
 
 // The controller's page shows, in Chromium, what happens in the network: its switches, sessions, handoffs with their steps, surrogates and decisions.
 func TestPageOfTheController(t *testing.T) {
 	lab.NeedRoot(t)
-	program := programs(t)
+	program := experimentstest.Programs(t)
 	err := lab.Run(t.Output(), func(l *lab.Lab) error {
 		l.Need("chromium")
 		n, err := Build(t.Context(), l, Options{Program: program, Examples: examples, Controller: true, OpenVSwitch: true})

@@ -2,7 +2,6 @@ package dnsrate
 
 import (
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,23 +11,14 @@ import (
 	"github.com/miekg/dns"
 
 	"baton/experiments"
+	"baton/experiments/experimentstest"
 	"baton/lab"
 )
-
-// programs builds baton-cdn, and returns where baton would be beside it.
-func programs(t *testing.T) (baton string) {
-	t.Helper()
-	dir := t.TempDir()
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-p", "1", "-o", dir, "baton/cmd/baton-cdn").CombinedOutput(); err != nil {
-		t.Fatalf("build baton-cdn: %v\n%s", err, out)
-	}
-	return filepath.Join(dir, "baton")
-}
 
 // TestRun: all servers answer all queries, with the code that the names have. How fast depends on the machine.
 func TestRun(t *testing.T) {
 	lab.NeedRoot(t)
-	r, err := Experiment().Run(t.Context(), experiments.Options{Quick: true, Duration: time.Second, Program: programs(t), Progress: t.Output()})
+	r, err := Experiment().Run(t.Context(), experiments.Options{Quick: true, Duration: time.Second, Program: experimentstest.Programs(t), Progress: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +81,7 @@ func TestSameAnswers(t *testing.T) {
 	l.Need("nsd", "knotd", "taskset")
 	zone := fmt.Sprintf(zoneText, strings.Repeat("x", 200))
 	hosts := make(map[string]*lab.Host)
-	baton := baton(filepath.Join(filepath.Dir(programs(t)), "baton-cdn"), "")
+	baton := baton(filepath.Join(filepath.Dir(experimentstest.Programs(t)), "baton-cdn"), "")
 	for name, s := range map[string]server{"nsd": nsd, "knot": knot, "baton": baton} {
 		h := l.Host(name)
 		l.Link(lab.End{Host: l.Host("beside-" + name)}, lab.End{Host: h, Addrs: []string{address + "/24"}}, lab.LinkOptions{})

@@ -77,8 +77,8 @@ const (
 	dnsRouting = "dns"
 	haproxy    = "haproxy"
 	reactive   = "reactive"
-	anew       = "reactive, no path cache"
-	stripped   = "reactive, options stripped"
+	anew       = "reactive-uncached"
+	stripped   = "reactive-stripped"
 	controller = "controller"
 )
 

@@ -12,16 +12,18 @@ import (
 	"baton/document"
 )
 
-// Controller is what a VIP of mode reactive has of its controllers.
+// Controller is where controllers are, and who this router is for them: of a VIP of mode reactive, or of a source of surrogates.
 type Controller struct {
 	URLs      []string // tried one after another
 	Name      string   // of this router, for them
 	TokenFile string   // "": none
 	Authority string   // PEM file with those whose certificates controllers have; "": the system's
 	KeyPair   KeyPair  // of this router; zero: none
-	Local     netip.Addr
-	Legs      int           // idle ones, to each surrogate
-	MaxAge    time.Duration // of an idle leg
+
+	// Of mode reactive alone.
+	Local  netip.Addr
+	Legs   int           // idle ones, to each surrogate
+	MaxAge time.Duration // of an idle leg
 
 	Token string      // that in TokenFile
 	TLS   *tls.Config // of wss
@@ -35,10 +37,28 @@ const (
 	maxURLs             = 16
 )
 
+// controller decodes that of a VIP of mode reactive.
 func (d *decoder) controller(path string, n *node) *Controller {
 	c := &Controller{Legs: defaultReactiveLegs, MaxAge: defaultMaxAge}
+	d.called(path, n, c, []key{
+		{Name: "local", Decode: func(path string, n *node) { c.Local = d.Address(path, n) }},
+		{Name: "legs", Decode: func(path string, n *node) { c.Legs = d.Integer(path, n, 1, maxReactiveLegs) }},
+		{Name: "max_age", Decode: func(path string, n *node) { c.MaxAge = d.Between(path, n, time.Second, time.Hour) }},
+	})
+	return c
+}
+
+// controllerSource decodes that of a source of surrogates.
+func (d *decoder) controllerSource(path string, n *node) *Controller {
+	c := new(Controller)
+	d.called(path, n, c, nil)
+	return c
+}
+
+// called decodes how controllers are called, and more keys.
+func (d *decoder) called(path string, n *node, c *Controller, more []key) {
 	c.Name, _ = os.Hostname()
-	d.Fields(path, n, []key{
+	d.Fields(path, n, append([]key{
 		{Name: "url", Decode: func(path string, n *node) {
 			one := func(path string, n *node) {
 				if u := d.URL(path, n, "ws", "wss", "http", "https"); u != nil {
@@ -57,15 +77,11 @@ func (d *decoder) controller(path string, n *node) *Controller {
 		{Name: "authority", Decode: func(path string, n *node) { c.Authority = d.FilePath(path, n) }},
 		{Name: "certificate", Decode: func(path string, n *node) { c.KeyPair.Certificate = d.FilePath(path, n) }},
 		{Name: "key", Decode: func(path string, n *node) { c.KeyPair.Key = d.FilePath(path, n) }},
-		{Name: "local", Decode: func(path string, n *node) { c.Local = d.Address(path, n) }},
-		{Name: "legs", Decode: func(path string, n *node) { c.Legs = d.Integer(path, n, 1, maxReactiveLegs) }},
-		{Name: "max_age", Decode: func(path string, n *node) { c.MaxAge = d.Between(path, n, time.Second, time.Hour) }},
-	})
+	}, more...))
 	d.Require(path, n, "url")
 	if (c.KeyPair.Certificate == "") != (c.KeyPair.Key == "") {
 		d.Wrong(n, path, "has one of certificate and key", "both or neither")
 	}
-	return c
 }
 
 // checkReactive refuses settings that do not fit the reactive mode.
@@ -86,36 +102,44 @@ func (d *decoder) checkReactive(path string, n *node, v *VIP) {
 	}
 }
 
-// readControllers reads the files that reactive VIPs name.
+// readControllers reads the files that reactive VIPs and sources of surrogates name for their controllers.
 func (d *decoder) readControllers(cfg *Config, now time.Time) {
 	for i := range cfg.VIPs {
-		c := cfg.VIPs[i].Controller
-		if c == nil {
-			continue
+		if c := cfg.VIPs[i].Controller; c != nil {
+			d.readController(document.Join(document.Index("vips", i), "controller"), c, now)
 		}
-		at := document.Join(document.Index("vips", i), "controller")
-		if c.TokenFile != "" {
-			text, _, err := document.ReadFile(c.TokenFile, maxToken)
-			if err != nil {
-				d.RefuseFile(document.Join(at, "token_file"), c.TokenFile, err)
-			}
-			c.Token = strings.TrimSpace(string(text))
-		}
-		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-		if c.Authority != "" {
-			text, err := document.ReadPEM(c.Authority)
-			if err != nil {
-				d.RefuseFile(document.Join(at, "authority"), c.Authority, err)
-				continue
-			}
-			c.TLS.RootCAs = x509.NewCertPool()
-			if !c.TLS.RootCAs.AppendCertsFromPEM(text) {
-				d.Refuse(document.Join(at, "authority"), "has no certificate", "a PEM file with the authorities of the controllers")
+	}
+	for _, p := range cfg.Pools {
+		for _, s := range p.Discover {
+			if s.Controller != nil {
+				d.readController(document.Join(document.Join("pools", p.Name), "discover"), s.Controller, now)
 			}
 		}
-		if c.KeyPair.Certificate != "" && d.readKeyPair(at, &c.KeyPair, now) {
-			c.TLS.Certificates = []tls.Certificate{c.KeyPair.Pair}
+	}
+}
+
+func (d *decoder) readController(at string, c *Controller, now time.Time) {
+	if c.TokenFile != "" {
+		text, _, err := document.ReadFile(c.TokenFile, maxToken)
+		if err != nil {
+			d.RefuseFile(document.Join(at, "token_file"), c.TokenFile, err)
 		}
+		c.Token = strings.TrimSpace(string(text))
+	}
+	c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.Authority != "" {
+		text, err := document.ReadPEM(c.Authority)
+		if err != nil {
+			d.RefuseFile(document.Join(at, "authority"), c.Authority, err)
+			return
+		}
+		c.TLS.RootCAs = x509.NewCertPool()
+		if !c.TLS.RootCAs.AppendCertsFromPEM(text) {
+			d.Refuse(document.Join(at, "authority"), "has no certificate", "a PEM file with the authorities of the controllers")
+		}
+	}
+	if c.KeyPair.Certificate != "" && d.readKeyPair(at, &c.KeyPair, now) {
+		c.TLS.Certificates = []tls.Certificate{c.KeyPair.Pair}
 	}
 }
 

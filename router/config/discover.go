@@ -20,6 +20,8 @@ const (
 	DiscoverSRV  DiscoverKind = "srv"  // SRV records of a name, and the addresses of their targets
 	DiscoverFile DiscoverKind = "file" // a file with a list
 	DiscoverAPI  DiscoverKind = "api"  // the control socket alone
+
+	DiscoverController DiscoverKind = "controller" // an SDN controller, which also knows who is near
 )
 
 // Family is which addresses a name is looked up for.
@@ -38,6 +40,8 @@ type Discover struct {
 	Name string // of dns and srv: lower case, without a dot at its end
 	Port uint16 // of dns
 	File string // of file
+
+	Controller *Controller // of controller: where it is, and who this router is for it
 
 	Prefix string // of the surrogates' names
 	Weight int    // of dns: each surrogate's
@@ -59,6 +63,8 @@ func (d *Discover) String() string {
 		return "srv " + d.Name
 	case DiscoverFile:
 		return "file " + d.File
+	case DiscoverController:
+		return "controller " + strings.Join(d.Controller.URLs, " ")
 	}
 	return string(d.Kind)
 }
@@ -111,6 +117,7 @@ func (d *decoder) discoverFrom(path string, n *node) Discover {
 				d.Wrong(n, path, "is false", "true, or no discover")
 			}
 		}),
+		kind(DiscoverController, func(path string, n *node) { s.Controller = d.controllerSource(path, n) }),
 		{Name: "port", Decode: func(path string, n *node) { s.Port = uint16(d.Integer(path, n, 1, 65535)) }},
 		{Name: "prefix", Decode: func(path string, n *node) { s.Prefix = d.namePrefix(path, n) }},
 		{Name: "weight", Decode: func(path string, n *node) { s.Weight = d.Integer(path, n, 0, maxWeight) }},
@@ -129,7 +136,7 @@ func (d *decoder) discoverFrom(path string, n *node) Discover {
 		}},
 	})
 	if kinds != 1 && d.Err() == nil {
-		d.Wrong(n, path, fmt.Sprintf("has %d sources", kinds), "one of dns, srv, file and api; several are a list")
+		d.Wrong(n, path, fmt.Sprintf("has %d sources", kinds), "one of dns, srv, file, controller and api; several are a list")
 	}
 	if s.Kind == DiscoverDNS {
 		d.Require(path, n, "port")
@@ -146,7 +153,7 @@ func (d *decoder) refuseOptions(path string, s *Discover) {
 	names := []DiscoverKind{DiscoverDNS, DiscoverSRV}
 	for name, kinds := range map[string][]DiscoverKind{
 		"port": {DiscoverDNS}, "weight": {DiscoverDNS}, "family": names, "resolvers": names, "min_ttl": names, "max_ttl": names, "hold": names,
-		"nxdomain": names, "prefix": {DiscoverDNS, DiscoverSRV, DiscoverFile},
+		"nxdomain": names, "prefix": {DiscoverDNS, DiscoverSRV, DiscoverFile, DiscoverController},
 	} {
 		if at := document.Join(path, name); s.Kind != "" && d.Given(at) && !slices.Contains(kinds, s.Kind) {
 			d.WrongAt(d.Place(at), at, "is not for a source "+string(s.Kind), "")

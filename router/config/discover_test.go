@@ -24,6 +24,8 @@ func TestDiscover(t *testing.T) {
 		{"a proxy reaches both", strings.Replace(vipOf4, "interfaces: [eth0]", "mode: proxy", 1), "discover: {dns: web.test, port: 80}", "dns web.test:80 p/ 1 both [] 5s 5m0s 0s false"},
 		{"all options", vipOf4, "discover: {dns: web.test, port: 8080, prefix: w-, weight: 3, family: ipv6, resolvers: [192.0.2.1, \"[2001:db8::1]:5353\"], min_ttl: 1s, max_ttl: 1m, hold: 10s, nxdomain: remove}",
 			"dns web.test:8080 w- 3 ipv6 [192.0.2.1:53 [2001:db8::1]:5353] 1s 1m0s 10s true"},
+		{"controller", vipOf4, "policy: nearest, discover: {controller: {url: [\"ws://10.0.0.9:1\", \"ws://10.0.0.8:1\"], name: rr}, prefix: near/}",
+			"controller ws://10.0.0.9:1 ws://10.0.0.8:1 near/ 1  [] 5s 5m0s 0s false"},
 		{"several", vipOf4, "discover: [{file: /etc/more.yaml}, {api: true}]", "file /etc/more.yaml  1  [] 5s 5m0s 0s false; api  1  [] 5s 5m0s 0s false"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -44,7 +46,10 @@ func TestDiscover(t *testing.T) {
 
 func TestDiscoverRefuses(t *testing.T) {
 	for _, tt := range []struct{ pool, want string }{
-		{"discover: {port: 80}", "has 0 sources (one of dns, srv, file and api; several are a list)"},
+		{"discover: {port: 80}", "has 0 sources (one of dns, srv, file, controller and api; several are a list)"},
+		{"discover: {controller: {token_file: /t}}", "pools.p.discover.controller.url: is missing"},
+		{"discover: {controller: {url: \"ws://a\", legs: 3}}", "legs"},
+		{"discover: {controller: {url: \"ws://a\"}, hold: 1s}", "is not for a source controller"},
 		{"discover: {dns: a.test, port: 80, file: /f}", "has 2 sources"},
 		{"discover: {dns: a.test}", "pools.p.discover.port: is missing"},
 		{"discover: {dns: 192.0.2.1, port: 80}", `"192.0.2.1" is an address (surrogates, with its address)`},

@@ -98,8 +98,8 @@ func (d *decoder) pool(path, name string, n *node) Pool {
 		d.Wrong(n, document.Join(path, "hash_query"), "is for policy hash alone", "policy: hash")
 	case p.Nearest != nil && p.Policy != Nearest:
 		d.Wrong(n, document.Join(path, "nearest"), "is for policy nearest alone", "policy: nearest")
-	case p.Nearest == nil && p.Policy == Nearest:
-		d.Wrong(n, document.Join(path, "nearest"), "is missing", "policy nearest needs its list of {prefix, surrogates}")
+	case p.Nearest == nil && p.Policy == Nearest && !slices.ContainsFunc(p.Discover, func(s Discover) bool { return s.Kind == DiscoverController }):
+		d.Wrong(n, document.Join(path, "nearest"), "is missing", "policy nearest needs its list of {prefix, surrogates}, or discover: {controller: ...}")
 	}
 	d.checkAddress(path, &p)
 	d.zones(path, n, &p)

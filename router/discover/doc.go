@@ -1,4 +1,5 @@
-// Package discover finds surrogates that are not in router.yaml: by DNS, in a file that changes, and by changes over the control socket.
+// Package discover finds surrogates that are not in router.yaml: by DNS, in a file that changes, by a controller, and by changes
+// over the control socket.
 //
 // A Source yields sets of surrogates; the Runner keeps the last set of each, whatever happens to its source later. Merge, which is pure,
 // makes the configuration in force of the file, the sets and the changes: it is the only place that knows all three. The router puts it in
@@ -57,6 +58,7 @@ const (
 	Unreachable FailureKind = "unreachable" // no packet can be sent to it
 	Malformed   FailureKind = "malformed"   // an answer, or a file, cannot be read
 	Missing     FailureKind = "missing"     // there is no such file
+	Lost        FailureKind = "lost"        // the connection to the controller has ended
 	TooMany     FailureKind = "too-many"    // more surrogates than a pool can have
 	Other       FailureKind = "other"
 )

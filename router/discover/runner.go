@@ -92,7 +92,7 @@ func (r *Runner) Update(cfg *config.Config, saved map[Key]Set) {
 func sameSource(a, b *config.Discover) bool {
 	x, y := *a, *b
 	x.Resolvers, y.Resolvers = nil, nil
-	return slices.Equal(a.Resolvers, b.Resolvers) && x.String() == y.String() && x.Prefix == y.Prefix && x.Weight == y.Weight && x.Family == y.Family &&
+	return slices.Equal(a.Resolvers, b.Resolvers) && a.Controller.String() == b.Controller.String() && x.String() == y.String() && x.Prefix == y.Prefix && x.Weight == y.Weight && x.Family == y.Family &&
 		x.MinTTL == y.MinTTL && x.MaxTTL == y.MaxTTL && x.Hold == y.Hold && x.RemoveAbsent == y.RemoveAbsent
 }
 

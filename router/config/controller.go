@@ -1,30 +1,22 @@
 package config
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net/netip"
 	"os"
-	"strings"
 	"time"
 
 	"baton/document"
+	"baton/rpc/settings"
 )
 
 // Controller is what a VIP of mode reactive has of its controllers.
 type Controller struct {
-	URLs      []string // tried one after another
-	Name      string   // of this router, for them
-	TokenFile string   // "": none
-	Authority string   // PEM file with those whose certificates controllers have; "": the system's
-	KeyPair   KeyPair  // of this router; zero: none
-	Local     netip.Addr
-	Legs      int           // idle ones, to each surrogate
-	MaxAge    time.Duration // of an idle leg
-
-	Token string      // that in TokenFile
-	TLS   *tls.Config // of wss
+	settings.Settings
+	Name   string // of this router, for them
+	Local  netip.Addr
+	Legs   int           // idle ones, to each surrogate
+	MaxAge time.Duration // of an idle leg
 }
 
 // The defaults of a reactive VIP's legs. Servers close connections without a request; Apache after 5 s by default, nginx after 60 s.
@@ -32,39 +24,18 @@ const (
 	defaultReactiveLegs = 8
 	defaultMaxAge       = 30 * time.Second
 	maxReactiveLegs     = 1024
-	maxURLs             = 16
 )
 
 func (d *decoder) controller(path string, n *node) *Controller {
 	c := &Controller{Legs: defaultReactiveLegs, MaxAge: defaultMaxAge}
 	c.Name, _ = os.Hostname()
-	d.Fields(path, n, []key{
-		{Name: "url", Decode: func(path string, n *node) {
-			one := func(path string, n *node) {
-				if u := d.URL(path, n, "ws", "wss", "http", "https"); u != nil {
-					c.URLs = append(c.URLs, u.String())
-				}
-			}
-			if n.Kind == document.Scalar {
-				one(path, n)
-				return
-			}
-			d.AtMost(path, n, maxURLs)
-			d.NonEmptyList(path, n, one)
-		}},
+	d.Fields(path, n, append(c.Keys(d.Decoder, d.FilePath), []key{
 		{Name: "name", Decode: func(path string, n *node) { c.Name = d.Label(path, n) }},
-		{Name: "token_file", Decode: func(path string, n *node) { c.TokenFile = d.FilePath(path, n) }},
-		{Name: "authority", Decode: func(path string, n *node) { c.Authority = d.FilePath(path, n) }},
-		{Name: "certificate", Decode: func(path string, n *node) { c.KeyPair.Certificate = d.FilePath(path, n) }},
-		{Name: "key", Decode: func(path string, n *node) { c.KeyPair.Key = d.FilePath(path, n) }},
 		{Name: "local", Decode: func(path string, n *node) { c.Local = d.Address(path, n) }},
 		{Name: "legs", Decode: func(path string, n *node) { c.Legs = d.Integer(path, n, 1, maxReactiveLegs) }},
 		{Name: "max_age", Decode: func(path string, n *node) { c.MaxAge = d.Between(path, n, time.Second, time.Hour) }},
-	})
-	d.Require(path, n, "url")
-	if (c.KeyPair.Certificate == "") != (c.KeyPair.Key == "") {
-		d.Wrong(n, path, "has one of certificate and key", "both or neither")
-	}
+	}...))
+	c.Check(d.Decoder, path, n)
 	return c
 }
 
@@ -94,38 +65,17 @@ func (d *decoder) readControllers(cfg *Config, now time.Time) {
 			continue
 		}
 		at := document.Join(document.Index("vips", i), "controller")
-		if c.TokenFile != "" {
-			text, _, err := document.ReadFile(c.TokenFile, maxToken)
-			if err != nil {
-				d.RefuseFile(document.Join(at, "token_file"), c.TokenFile, err)
-			}
-			c.Token = strings.TrimSpace(string(text))
-		}
-		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-		if c.Authority != "" {
-			text, err := document.ReadPEM(c.Authority)
-			if err != nil {
-				d.RefuseFile(document.Join(at, "authority"), c.Authority, err)
-				continue
-			}
-			c.TLS.RootCAs = x509.NewCertPool()
-			if !c.TLS.RootCAs.AppendCertsFromPEM(text) {
-				d.Refuse(document.Join(at, "authority"), "has no certificate", "a PEM file with the authorities of the controllers")
-			}
-		}
-		if c.KeyPair.Certificate != "" && d.readKeyPair(at, &c.KeyPair, now) {
-			c.TLS.Certificates = []tls.Certificate{c.KeyPair.Pair}
+		c.Read(d.Decoder, at)
+		if c.TLS != nil && len(c.TLS.Certificates) > 0 {
+			d.WarnTime(document.Join(at, "certificate"), c.TLS.Certificates[0].Leaf, now)
 		}
 	}
 }
-
-// maxToken is the longest file of a token, in bytes.
-const maxToken = 4096
 
 // String has all settings, so that changed ones can be told; "" without any.
 func (c *Controller) String() string {
 	if c == nil {
 		return ""
 	}
-	return fmt.Sprintf("%q %q %q %q %q %q %v %d %v", c.URLs, c.Name, c.Token, c.Authority, c.KeyPair.Certificate, c.KeyPair.Key, c.Local, c.Legs, c.MaxAge)
+	return fmt.Sprintf("%q %q %q %q %q %q %v %d %v", c.URLs, c.Name, c.Token, c.Authority, c.Certificate, c.Key, c.Local, c.Legs, c.MaxAge)
 }

@@ -18,6 +18,8 @@ type NameserverStatus struct {
 	Services []NameserverService `json:"services"`
 
 	Surrogates []NameserverSurrogate `json:"surrogates"`
+	Controller *NameserverController `json:"controller,omitempty"` // nil: none is configured
+	Sites      []NameserverSite      `json:"sites,omitempty"`
 
 	Queries   uint64            `json:"queries"`
 	Answers   map[string]uint64 `json:"answers"` // by kind: positive, no-data, no-such-name, referral, routed
@@ -64,7 +66,32 @@ type NameserverSurrogate struct {
 	Error     string       `json:"error,omitempty"` // of the last check
 	State     string       `json:"state"`           // in-service or maintenance
 	Weight    int          `json:"weight"`
-	Chosen    uint64       `json:"chosen"` // answers with its addresses
+	Sessions  int          `json:"sessions"` // as the controller counts them
+	Source    string       `json:"source"`   // of its health: controller, kept, checks, or none
+	Chosen    uint64       `json:"chosen"`   // answers with its addresses
+}
+
+// NameserverController is the controller that a name server has the state of the surrogates from.
+type NameserverController struct {
+	URL         string        `json:"url,omitempty"` // of the one that was connected last
+	Connected   bool          `json:"connected"`
+	Source      string        `json:"source"`          // in force: controller, kept (its last word), or checks
+	Heard       *time.Time    `json:"heard,omitempty"` // when it was connected last; nil: never
+	Keep        time.Duration `json:"keep_ns"`         // for how long its last word counts
+	Error       string        `json:"error,omitempty"`
+	Connections uint64        `json:"connections"` // that were made
+	Malformed   uint64        `json:"malformed"`   // messages that could not be read
+	Surrogates  int           `json:"surrogates"`  // that it has
+	Zones       int           `json:"zones"`       // with distances
+}
+
+// NameserverSite is a site of the policy.
+type NameserverSite struct {
+	Name     string `json:"name"`
+	Sessions int    `json:"sessions"`
+	Capacity int    `json:"capacity,omitempty"` // 0: no limit
+	Full     bool   `json:"full"`               // it takes no clients
+	Serves   int    `json:"serves"`             // surrogates that can serve
 }
 
 // NameserverQuestion is a question to explain.

@@ -18,6 +18,7 @@ import (
 	"baton/daemon"
 	"baton/nameserver/answer"
 	"baton/nameserver/config"
+	"baton/nameserver/follow"
 	"baton/nameserver/metrics"
 	"baton/nameserver/route"
 	"baton/nameserver/serve"
@@ -40,6 +41,7 @@ type Nameserver struct {
 	sockets   *serve.Sockets
 	listeners daemon.Listeners
 	routes    *route.Table
+	follower  *follow.Follower // nil: no controller
 
 	reloads, reloadsFailed atomic.Uint64
 
@@ -54,7 +56,8 @@ func New(ctx context.Context, o Options) (*Nameserver, error) {
 	cfg := o.Config
 	n := &Nameserver{o: o, log: o.Log, started: time.Now(), server: answer.New(Answering(cfg))}
 	var err error
-	if n.routes, err = route.New(cfg, o.Log); err != nil {
+	n.follower = follow.New(cfg.Controller, o.Log)
+	if n.routes, err = route.New(cfg, n.follower.View, o.Log); err != nil {
 		return nil, err
 	}
 	zones, _, err := n.read(cfg)
@@ -114,6 +117,7 @@ func (n *Nameserver) Run(ctx context.Context) error {
 	running, ctx := errgroup.WithContext(ctx)
 	running.Go(func() error { n.sockets.Serve(ctx); return nil })
 	running.Go(func() error { n.routes.Run(ctx); return nil })
+	running.Go(func() error { n.follower.Run(ctx, n.routes.Refresh); return nil })
 	running.Go(func() error {
 		n.listeners.Serve(ctx, n.backend(), metrics.Handler(n.o.Version, n.Status), n.log)
 		return nil
@@ -134,7 +138,7 @@ func fixed(old, next *config.Config) (keys []string) {
 		"control": old.Control == next.Control, "metrics": old.Metrics == next.Metrics, "listen": reflect.DeepEqual(old.Listen, next.Listen),
 		"sockets": old.Sockets == next.Sockets, "udp": old.UDP == next.UDP, "tcp": old.TCP == next.TCP, "name": old.Name == next.Name,
 		"cookies": reflect.DeepEqual(old.Cookies, next.Cookies), "limits": reflect.DeepEqual(old.Limits, next.Limits),
-		"client_subnet": old.Subnet == next.Subnet,
+		"client_subnet": old.Subnet == next.Subnet, "controller": old.Controller.Same(next.Controller),
 	} {
 		if !same {
 			keys = append(keys, key)

@@ -58,7 +58,7 @@ health: {port: %[3]s, path: /healthz, interval: 100ms, timeout: 100ms, rise: 1, 
 policy:
   default: west
   sites:
-    west: {clients: [192.0.2.0/25], surrogates: {se1: {addresses: [127.0.0.2]}}}
+    west: {clients: [192.0.2.0/25], capacity: 5, surrogates: {se1: {addresses: [127.0.0.2]}}}
     east: {clients: [192.0.2.128/25], surrogates: {se2: {addresses: [127.0.0.3]}}}
 %[4]s`, n.dir, freePort(n.t), n.port, more))
 }
@@ -78,7 +78,9 @@ func freePort(t *testing.T) string {
 	return ports[t]
 }
 
-func start(t *testing.T) *network {
+func start(t *testing.T) *network { return startWith(t, "") }
+
+func startWith(t *testing.T, more string) *network {
 	t.Helper()
 	n := &network{t: t, dir: t.TempDir()}
 	for i := range n.surrogate {
@@ -99,7 +101,7 @@ func start(t *testing.T) *network {
 		n.surrogate[i].Store(true)
 	}
 	n.zone(1, "")
-	file := n.config("")
+	file := n.config(more)
 	cfg, err := config.Load(file)
 	if err != nil {
 		t.Fatal(err)

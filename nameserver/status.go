@@ -37,6 +37,7 @@ func (n *Nameserver) Status() (api.NameserverStatus, error) {
 	c, k := n.server.Counts(), n.sockets.Counts()
 	s := api.NameserverStatus{
 		Process: daemon.Process("nameserver", n.o.Version, n.started), Listen: n.sockets.Addresses(), Services: n.routes.Status(), Surrogates: n.routes.Surrogates(),
+		Sites: n.routes.Sites(), Controller: n.follower.Status(),
 		Queries: c.Queries, Answers: c.Answers, Refused: c.Refused, Ignored: c.Ignored + k.TooLong, Truncated: c.Truncated, Omitted: c.Omitted,
 		Slipped: c.Slipped, Unsent: k.Unsent, Subnets: c.Subnets, Cookies: c.Cookies, DNSSEC: c.DNSSEC, Transfers: c.Transfers,
 		ConnectionsRefused: k.Refused,

@@ -12,6 +12,7 @@ import (
 
 	"baton/nameserver/answer"
 	"baton/nameserver/config"
+	"baton/nameserver/follow"
 	"baton/nameserver/route"
 	"baton/nameserver/serve"
 	"baton/nameserver/sign"
@@ -40,7 +41,7 @@ policy: {sites: {w: {clients: [192.0.2.0/24], surrogates: {s: {addresses: [192.0
 	if err != nil {
 		t.Fatal(err)
 	}
-	routes, err := route.New(cfg, log)
+	routes, err := route.New(cfg, (*follow.Follower)(nil).View, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"baton/router/config"
 	"baton/router/fallback"
 	"baton/router/reactive"
-	"baton/rpc"
 )
 
 // reactiveServer is a VIP of mode reactive: its server with its pool and its connection to the controllers.
@@ -24,11 +23,7 @@ func (r *Router) newReactive(v *config.VIP, proxy *fallback.Server) *reactiveSer
 	c := v.Controller
 	log := r.log.With("vip", v.Address)
 	pool := reactive.NewPool(reactive.PoolOptions{Size: c.Legs, MaxAge: c.MaxAge, Local: c.Local, Log: log})
-	var controllers []rpc.Endpoint
-	for _, u := range c.URLs {
-		controllers = append(controllers, rpc.Endpoint{URL: u, Token: c.Token, TLS: c.TLS})
-	}
-	client := reactive.Connect(controllers, api.ControllerHello{Name: c.Name, Service: v.Address}, pool, log)
+	client := reactive.Connect(c.Endpoints(), api.ControllerHello{Name: c.Name, Service: v.Address}, pool, log)
 	s := &reactiveServer{pool: pool, Server: reactive.New(reactive.Options{Service: v.Address, Controller: client, Pool: pool, Proxy: proxy, Log: log})}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.stop = cancel

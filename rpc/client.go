@@ -33,7 +33,7 @@ type Config struct {
 	Event func(topic api.ControllerTopic, value json.RawMessage)
 	// Lost is called when a connection that was opened has ended. It may be nil.
 	Lost func(error)
-	// Failed is called when a connection could not be opened. It may be nil.
+	// Failed is called when an attempt to connect has failed. It may be nil.
 	Failed func(error)
 	Log    *slog.Logger // nil: none
 }
@@ -83,9 +83,9 @@ func (c *Client) Run(ctx context.Context) error {
 			pause, last = firstPause, ""
 			attempt-- // the same controller once more: only the network may have failed
 			c.config.Log.Warn("the connection to the controller has ended", "controller", e.URL, "err", err)
-		} else if c.failed(err); err.Error() != last {
+		} else {
+			c.failed(e, err, err.Error() != last)
 			last = err.Error()
-			c.config.Log.Warn("there is no connection to the controller", "controller", e.URL, "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -98,9 +98,13 @@ func (c *Client) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (c *Client) failed(err error) {
+// failed takes an attempt that has failed, and logs what has not been said yet.
+func (c *Client) failed(e Endpoint, err error, news bool) {
 	if c.config.Failed != nil {
 		c.config.Failed(err)
+	}
+	if news {
+		c.config.Log.Warn("there is no connection to the controller", "controller", e.URL, "err", err)
 	}
 }
 

@@ -48,6 +48,7 @@ type Endpoint struct {
 // Conn is one connection.
 type Conn struct {
 	Calls
+	URL    string // of the controller
 	socket *websocket.Conn
 	client *jrpc2.Client
 	events chan api.ControllerEvent
@@ -86,7 +87,7 @@ func Dial(ctx context.Context, e Endpoint) (*Conn, error) {
 		return nil, fmt.Errorf("%s: this is not a controller's northbound", address)
 	}
 	socket.SetReadLimit(maxMessage)
-	c := &Conn{socket: socket, events: make(chan api.ControllerEvent, queued)}
+	c := &Conn{URL: e.URL, socket: socket, events: make(chan api.ControllerEvent, queued)}
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	c.Calls = Calls{c.Call}
 	c.client = jrpc2.NewClient((*frames)(c), nil)

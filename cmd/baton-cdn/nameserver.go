@@ -14,6 +14,7 @@ import (
 	"baton/nameserver"
 	"baton/nameserver/answer"
 	"baton/nameserver/config"
+	"baton/nameserver/follow"
 	"baton/nameserver/route"
 )
 
@@ -53,7 +54,7 @@ func checkNameserver(file string) (part.Checked, error) {
 		_, err = answer.Compile(zones)
 	}
 	if err == nil {
-		_, err = route.New(cfg, slog.New(slog.DiscardHandler)) // the files of the policy
+		_, err = route.New(cfg, (*follow.Follower)(nil).View, slog.New(slog.DiscardHandler)) // the files of the policy
 	}
 	if err != nil {
 		return part.Checked{}, err

@@ -21,6 +21,9 @@ func printNameserver(out io.Writer, s *api.NameserverStatus, wide bool, now time
 		fmt.Fprintf(out, "queries with a client subnet %d, with a valid cookie %d, for signatures %d; transfers %d\n", s.Subnets, s.Cookies, s.DNSSEC, s.Transfers)
 		fmt.Fprintf(out, "ignored %d, truncated %d, not sent %d; connections refused %d\n", s.Ignored, s.Truncated, s.Unsent, s.ConnectionsRefused)
 	}
+	if s.Controller != nil {
+		fmt.Fprintln(out, controllerLine(s.Controller, now))
+	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\nZONE\tSERIAL\tRECORDS\tROUTED\tSIGNED\tREAD\tFILE")
 	for _, z := range s.Zones {
@@ -31,10 +34,14 @@ func printNameserver(out io.Writer, s *api.NameserverStatus, wide bool, now time
 		for _, v := range s.Services {
 			fmt.Fprintf(w, "%s\t%d\t%d\n", v.Name, v.Decisions, v.Fallbacks)
 		}
-		fmt.Fprintln(w, "\nSURROGATE\tSITE\tADDRESSES\tUP\tSTATE\tWEIGHT\tCHOSEN\tFAULT")
+		fmt.Fprintln(w, "\nSURROGATE\tSITE\tADDRESSES\tUP\tBY\tSTATE\tWEIGHT\tSESSIONS\tCHOSEN\tFAULT")
 		for _, u := range s.Surrogates {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", u.Name, u.Site, joined(u.Addresses), yes(u.Up), u.State, u.Weight, u.Chosen, cli.Dash(u.Error))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", u.Name, u.Site, joined(u.Addresses), yes(u.Up), u.Source, u.State, u.Weight, u.Sessions,
+				u.Chosen, cli.Dash(u.Error))
 		}
+	}
+	if s.Controller != nil {
+		printSites(w, s.Sites)
 	}
 	cli.Counted(w, "ANSWER", "QUERIES", s.Answers)
 	cli.Counted(w, "REFUSED", "QUERIES", s.Refused)
@@ -62,4 +69,28 @@ func yes(is bool) string {
 		return "yes"
 	}
 	return "no"
+}
+
+// controllerLine says where the state of the surrogates is from, and how old it is.
+func controllerLine(c *api.NameserverController, now time.Time) string {
+	switch {
+	case c.Connected:
+		return fmt.Sprintf("surrogates: by the controller %s, %d of them; distances from %d networks", c.URL, c.Surrogates, c.Zones)
+	case c.Heard == nil:
+		return "surrogates: by the checks; no controller was ever reached: " + cli.Dash(c.Error)
+	case c.Source == "kept":
+		return fmt.Sprintf("surrogates: by what the controller said %s ago, for %v at most: %s", cli.Age(now, *c.Heard), c.Keep, cli.Dash(c.Error))
+	}
+	return fmt.Sprintf("surrogates: by the checks; the controller is gone since %s: %s", cli.Age(now, *c.Heard), cli.Dash(c.Error))
+}
+
+func printSites(w io.Writer, sites []api.NameserverSite) {
+	fmt.Fprintln(w, "\nSITE\tSERVE\tSESSIONS\tCAPACITY\tFULL")
+	for _, s := range sites {
+		capacity := "-"
+		if s.Capacity > 0 {
+			capacity = fmt.Sprint(s.Capacity)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", s.Name, s.Serves, s.Sessions, capacity, yes(s.Full))
+	}
 }

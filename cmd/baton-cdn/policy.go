@@ -5,6 +5,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 
 	"baton/cmd/cli"
 	"baton/document"
+	"baton/nameserver/route"
 	"baton/policy"
 	"baton/policy/config"
 )
@@ -34,9 +36,12 @@ func policyFile(c *cobra.Command, file *string) {
 }
 
 func loadPolicy(file string) (*policy.Policy, error) {
-	cfg, err := config.LoadSection(file)
+	cfg, beside, err := config.LoadSection(file)
 	if err != nil {
 		return nil, cli.UsageError{Err: err}
+	}
+	if slices.Contains(beside, "zones") { // a name server's
+		*cfg = route.Defaults(*cfg)
 	}
 	p, err := policy.Load(*cfg, nil)
 	if err != nil {

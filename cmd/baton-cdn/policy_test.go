@@ -46,6 +46,16 @@ func TestPolicyExplain(t *testing.T) {
 			}
 		})
 	}
+	const sites = "  sites: {w: {surrogates: {se1: , se2: }}}\n"
+	for beside, want := range map[string]string{"zones: []\n": "weight 1 of 2 -> ", "cdn: {}\n": "hash of ", "": "hash of "} {
+		other := filepath.Join(t.TempDir(), "c.yaml")
+		if err := os.WriteFile(other, []byte(beside+"policy:\n"+sites), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if status, out, errs := said(t, "policy", "explain", "-c", other, "--client", "10.11.0.7", "a.test"); status != 0 || !strings.Contains(out, want) {
+			t.Errorf("beside %q: status %d, %s%s, want %q", beside, status, out, errs, want)
+		}
+	}
 	status, out, errs := said(t, "policy", "explain", "-c", file, "--client", "10.11.0.7", "-o", "json", "http://live.example.org:80/a?size=2&x=1#top")
 	var got struct {
 		Site, Method string

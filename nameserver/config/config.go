@@ -15,22 +15,23 @@ import (
 
 // Config is a validated nameserver.yaml. It is never changed after Load has returned it.
 type Config struct {
-	File     string // where it was read, for messages
-	Name     string // NSID, and in the status; "": none
-	Control  string // path of the unix socket for baton nameserver status
-	Metrics  string // host:port for Prometheus; "": none
-	Listen   []netip.AddrPort
-	Sockets  int // for UDP, on each address; 0: as many as processors
-	UDP      UDP
-	TCP      TCP
-	Cookies  Cookies
-	Subnet   bool // client subnets are heeded
-	Limits   Limits
-	Zones    []Zone
-	Services []Service
-	Health   *health.Check // nil: all surrogates count as up
-	Policy   *policy.Config
-	Warnings []string
+	File       string // where it was read, for messages
+	Name       string // NSID, and in the status; "": none
+	Control    string // path of the unix socket for baton nameserver status
+	Metrics    string // host:port for Prometheus; "": none
+	Listen     []netip.AddrPort
+	Sockets    int // for UDP, on each address; 0: as many as processors
+	UDP        UDP
+	TCP        TCP
+	Cookies    Cookies
+	Subnet     bool // client subnets are heeded
+	Limits     Limits
+	Zones      []Zone
+	Services   []Service
+	Health     *health.Check // nil: all surrogates count as up
+	Policy     *policy.Config
+	Controller *Controller // nil: the state of the surrogates is from the checks alone
+	Warnings   []string
 
 	places document.Places
 }

@@ -32,6 +32,7 @@ zones:
     routed: {cdn: content, "*.img": content, "@": content}
 services:
   content: {ttl: 30s, answers: 2, fallback: [192.0.2.9], https: {alpn: [h2, h3], port: 8443}}
+controller: {url: ["ws://10.0.0.9:8080", "wss://10.0.0.8"], token_file: token, keep: 10s}
 health: {scheme: https, path: "/healthz?x=1", host: cdn.example.test, interval: 1s, timeout: 500ms, rise: 1, fall: 2}
 policy:
   sites:
@@ -58,7 +59,8 @@ func TestEverything(t *testing.T) {
 	if c.Name != "ns1" || c.Sockets != 2 || c.UDP.Buffer != 1<<20 || c.TCP.PerNetwork != 5 || c.Subnet || c.Limits.Prefix4 != 16 || len(c.Limits.Exempt) != 2 ||
 		z.Key != "/etc/Kexample.test.+013+12345" || len(z.Routed) != 3 || z.Routed[1].Name != "*.img.example.test." || z.Routed[2].Name != "example.test." ||
 		s.TTL != 30*time.Second || s.Answers != 2 || s.Fallback.All || len(s.Fallback.Addresses) != 1 || s.HTTPS.Port != 8443 || c.Health.Scheme != "https" || c.Health.Port != 0 ||
-		c.Health.Path != "/healthz?x=1" || c.Policy.Sites[0].Surrogates[0].Name != "se1" || len(c.Warnings) != 0 {
+		c.Health.Path != "/healthz?x=1" || c.Policy.Sites[0].Surrogates[0].Name != "se1" || len(c.Warnings) != 0 ||
+		len(c.Controller.URLs) != 2 || c.Controller.TokenFile != "/etc/token" || c.Controller.Keep != 10*time.Second {
 		t.Errorf("%+v", c)
 	}
 }
@@ -81,9 +83,11 @@ func TestRefuse(t *testing.T) {
 		{"an unknown service", everything, "cdn: content", "cdn: contents", `n.yaml:16:14: zones[0].routed.cdn: "contents" is not a service (did you mean content?)`},
 		{"no policy", everything, everything[strings.Index(everything, "policy:"):], "", "n.yaml:18:3: services: have no policy (policy, with sites and their surrogates)"},
 		{"a fallback", everything, "[192.0.2.9]", "some", `n.yaml:18:45: services.content.fallback: "some" is not an address (such as 192.0.2.1 or 2001:db8::1)`},
-		{"a slow check", everything, "timeout: 500ms", "timeout: 5s", "n.yaml:19:94: health.timeout: 5s is longer than interval, 1s (at most interval)"},
-		{"a check's path", everything, `"/healthz?x=1"`, "healthz", `n.yaml:19:31: health.path: "healthz" is not the path of a URL (such as /healthz)`},
-		{"a mistake in the policy", everything, "surrogates: {se1", "surrogate: {se1", "n.yaml:22:12: policy.sites.west.surrogate: is not a key (did you mean surrogates?)"},
+		{"a slow check", everything, "timeout: 500ms", "timeout: 5s", "n.yaml:20:94: health.timeout: 5s is longer than interval, 1s (at most interval)"},
+		{"a check's path", everything, `"/healthz?x=1"`, "healthz", `n.yaml:20:31: health.path: "healthz" is not the path of a URL (such as /healthz)`},
+		{"a mistake in the policy", everything, "surrogates: {se1", "surrogate: {se1", "n.yaml:23:12: policy.sites.west.surrogate: is not a key (did you mean surrogates?)"},
+		{"a controller's address", everything, "ws://10.0.0.9:8080", "10.0.0.9", `n.yaml:19:20: controller.url[0]: "10.0.0.9" is not a URL (ws://host:port/path)`},
+		{"half an identity", everything, "keep: 10s", "key: /k", "n.yaml:19:14: controller: has one of certificate and key (both or neither)"},
 		{"two", least, "192.0.2.53:53", "192.0.2.53", "n.yaml:1:10: listen[0]: \"192.0.2.53\" has no port (such as \"192.0.2.53:443\")"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -104,10 +108,31 @@ func TestWarnings(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "n.yaml:18:3: services.unused: is unused: no zone routes a name by it\n" +
-		"n.yaml:22:3: policy: without health: clients are sent to surrogates that are down\n" +
+		"n.yaml:20:14: controller: without health: while it is gone, clients are sent to surrogates that are down\n" +
 		"n.yaml:10:9: limits: is none: strangers may have this server send answers to others (reflection)"
 	if got := strings.Join(c.Warnings, "\n"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestCapacities: without a controller nobody counts sessions.
+func TestCapacities(t *testing.T) {
+	const policy = `policy:
+  sites: {west: {capacity: 7, surrogates: {se1: {capacity: 5, addresses: [192.0.2.1]}}}}
+`
+	for more, want := range map[string]string{
+		"health: {}\n": "n.yaml:5:28: policy.sites.west.capacity: 7 sessions are never reached: nobody counts them here (controller: {url: ...})\n" +
+			"n.yaml:5:60: policy.sites.west.surrogates.se1.capacity: 5 sessions are never reached: nobody counts them here (controller: {url: ...})",
+		"": "n.yaml:4:3: policy: without health: clients are sent to surrogates that are down",
+		"health: {}\ncontroller: {url: \"ws://10.0.0.9\"}\n": "",
+	} {
+		c, err := Parse("n.yaml", []byte(least+more+policy))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(c.Warnings, "\n"); got != want && (more != "" || !strings.HasPrefix(got, want)) {
+			t.Errorf("%q: got\n%s\nwant\n%s", more, got, want)
+		}
 	}
 }
 

@@ -95,6 +95,7 @@ func (d *decoder) config(root *node) *Config {
 			d.NonEmptyList(path, n, func(at string, n *node) { cfg.Zones = append(cfg.Zones, d.zone(at, n)) })
 		}},
 		{Name: "health", Decode: func(path string, n *node) { cfg.Health = health.Decode(d.Decoder, path, n) }},
+		{Name: "controller", Decode: func(path string, n *node) { cfg.Controller = d.controller(path, n) }},
 		{Name: "policy", Decode: func(path string, n *node) { p := policyconfig.Decode(d.Decoder, path, n); cfg.Policy = &p }},
 		{Name: "services", Decode: func(path string, n *node) {
 			d.Entries(path, n, func(at, name string, n *node) { cfg.Services = append(cfg.Services, d.service(at, name, n)) })
@@ -229,6 +230,7 @@ func check(doc *document.Decoder, cfg *Config) {
 		}
 	}
 	d.checkServices(cfg)
+	d.checkSources(cfg)
 	if cfg.TCP.PerNetwork > cfg.TCP.Connections && d.Given("tcp.per_network") {
 		d.Refuse("tcp.per_network", fmt.Sprintf("%d is above the %d connections in all", cfg.TCP.PerNetwork, cfg.TCP.Connections), "")
 	}
@@ -240,6 +242,13 @@ func check(doc *document.Decoder, cfg *Config) {
 
 // readFiles reads the secrets.
 func readFiles(d *document.Decoder, cfg *Config) {
+	readCookies(d, cfg)
+	if cfg.Controller != nil {
+		cfg.Controller.Read(d, "controller")
+	}
+}
+
+func readCookies(d *document.Decoder, cfg *Config) {
 	if cfg.Cookies.File == "" {
 		return
 	}

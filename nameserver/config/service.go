@@ -98,10 +98,7 @@ func (d *decoder) checkServices(cfg *Config) {
 			d.Warn(d.Place(s.Path), s.Path, "is unused: no zone routes a name by it")
 		}
 	}
-	switch {
-	case len(cfg.Services) > 0 && cfg.Policy == nil:
+	if len(cfg.Services) > 0 && cfg.Policy == nil {
 		d.Refuse("services", "have no policy", "policy, with sites and their surrogates")
-	case cfg.Policy != nil && cfg.Health == nil:
-		d.Warn(d.Place("policy"), "policy", "without health: clients are sent to surrogates that are down")
 	}
 }

@@ -61,10 +61,35 @@ func Series(s *api.NameserverStatus) []exporter.Number {
 		n.Yes("surrogate_up", "Whether the surrogate's checks pass.", u.Up, "surrogate", u.Name)
 		n.Yes("surrogate_in_service", "Whether it is not in maintenance.", u.State == "in-service", "surrogate", u.Name)
 		n.GaugeInt("surrogate_weight", "Weight.", u.Weight, "surrogate", u.Name)
+		n.GaugeInt("surrogate_sessions", "Sessions, as the controller counts them.", u.Sessions, "surrogate", u.Name)
 		n.Counter("surrogate_chosen_total", "Answers with its addresses.", u.Chosen, "surrogate", u.Name)
+	}
+	for _, site := range s.Sites {
+		n.GaugeInt("site_sessions", "Sessions of a site, as the controller counts them.", site.Sessions, "site", site.Name)
+		n.Yes("site_full", "Whether the site takes no clients, as it has reached its capacity.", site.Full, "site", site.Name)
+	}
+	if c := s.Controller; c != nil {
+		controller(&n, c)
 	}
 	n.Counter("config_reloads_total", "Reloads of the configuration.", s.Reloads, "result", "ok")
 	n.Counter("config_reloads_total", "Reloads of the configuration.", s.ReloadsFailed, "result", "failed")
 	n.Gauge("config_loaded_timestamp_seconds", "When the configuration was read.", float64(s.Loaded.Unix()))
 	return n
+}
+
+// sources of the surrogates' state.
+var sources = []string{"controller", "kept", "checks"}
+
+func controller(n *exporter.Numbers, c *api.NameserverController) {
+	n.Yes("controller_connected", "Whether the controller is connected.", c.Connected)
+	for _, source := range sources {
+		n.Yes("state_source", "Which source of the surrogates' state is in force.", c.Source == source, "source", source)
+	}
+	if c.Heard != nil {
+		n.Gauge("controller_heard_timestamp_seconds", "When the controller was connected last.", float64(c.Heard.Unix()))
+	}
+	n.Counter("controller_connections_total", "Connections to controllers.", c.Connections)
+	n.Counter("controller_malformed_total", "Messages of the controller that could not be read.", c.Malformed)
+	n.GaugeInt("controller_surrogates", "Surrogates that the controller has.", c.Surrogates)
+	n.GaugeInt("controller_zones", "Zones with distances that the controller has.", c.Zones)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
@@ -18,7 +19,9 @@ func TestSeries(t *testing.T) {
 		Cookies: 10, DNSSEC: 11, Transfers: 12, Connections: api.Usage{Used: 13, Limit: 14}, ConnectionsRefused: 15,
 		Zones:      []api.NameserverZone{{Name: "example.test.", Serial: 16, Records: 17, Error: "z:1: wrong"}},
 		Services:   []api.NameserverService{{Name: "content", Decisions: 18, Fallbacks: 19}},
-		Surrogates: []api.NameserverSurrogate{{Name: "se1", Up: true, State: "maintenance", Weight: 20, Chosen: 21}},
+		Surrogates: []api.NameserverSurrogate{{Name: "se1", Up: true, State: "maintenance", Weight: 20, Chosen: 21, Sessions: 22}},
+		Sites:      []api.NameserverSite{{Name: "west", Sessions: 23, Full: true}},
+		Controller: &api.NameserverController{Source: "kept", Heard: new(time.Unix(24, 0)), Connections: 25, Malformed: 26, Surrogates: 27, Zones: 28},
 	}
 	get := func(path string) (int, string) {
 		rec := httptest.NewRecorder()
@@ -32,6 +35,9 @@ func TestSeries(t *testing.T) {
 		"tcp_connections 13", "tcp_connections_limit 14", "tcp_connections_refused_total 15", `zone_serial{zone="example.test."} 16`, `zone_records{zone="example.test."} 17`,
 		`zone_stale{zone="example.test."} 1`, `decisions_total{service="content"} 18`, `fallbacks_total{service="content"} 19`, `surrogate_up{surrogate="se1"} 1`,
 		`surrogate_in_service{surrogate="se1"} 0`, `surrogate_weight{surrogate="se1"} 20`, `surrogate_chosen_total{surrogate="se1"} 21`,
+		`surrogate_sessions{surrogate="se1"} 22`, `site_sessions{site="west"} 23`, `site_full{site="west"} 1`, `state_source{source="kept"} 1`, `state_source{source="checks"} 0`,
+		"controller_connected 0", "controller_heard_timestamp_seconds 24", "controller_connections_total 25", "controller_malformed_total 26", "controller_surrogates 27",
+		"controller_zones 28",
 	} {
 		if !strings.Contains(body, "\nbaton_nameserver_"+line+"\n") {
 			t.Errorf("%q is not in\n%s", line, body)

@@ -10,6 +10,7 @@ import (
 	"baton/api"
 	"baton/nameserver/answer"
 	"baton/nameserver/config"
+	"baton/nameserver/follow"
 	"baton/nameserver/zone"
 	"baton/policy"
 )
@@ -107,23 +108,33 @@ func (t *Table) Status() []api.NameserverService {
 func (t *Table) Surrogates() []api.NameserverSurrogate {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := []api.NameserverSurrogate{}
+	out, view := []api.NameserverSurrogate{}, t.view()
 	if t.policy == nil {
 		return out
 	}
 	for _, site := range t.policy.Config().Sites {
 		for _, u := range site.Surrogates {
-			out = append(out, t.surrogate(&u, &site))
+			out = append(out, t.surrogate(&u, &site, &view))
 		}
 	}
 	return out
 }
 
-func (t *Table) surrogate(u *policy.Surrogate, site *policy.Site) api.NameserverSurrogate {
-	o, _ := t.observe(u)
+// Sites are those of the policy, with their sessions.
+func (t *Table) Sites() (out []api.NameserverSite) {
+	if now := t.now.Load(); now != nil && now.state != nil {
+		for _, s := range now.state.Sites() {
+			out = append(out, api.NameserverSite(s))
+		}
+	}
+	return out
+}
+
+func (t *Table) surrogate(u *policy.Surrogate, site *policy.Site, view *follow.View) api.NameserverSurrogate {
+	o, _, source := t.observe(u, view)
 	s := api.NameserverSurrogate{
 		Name: u.Name, Site: site.Name, Addresses: u.Addresses, Up: !o.Down, Error: o.Error, State: "in-service", Weight: o.WeightOf(u),
-		Chosen: t.count("/" + u.Name).chosen.Load(),
+		Sessions: o.Sessions, Source: string(source), Chosen: t.count("/" + u.Name).chosen.Load(),
 	}
 	if o.InMaintenance(u) || site.Maintenance {
 		s.State = "maintenance"
@@ -158,5 +169,6 @@ func (t *Table) Change(c api.NameserverChange) (api.NameserverSurrogate, error) 
 	}
 	t.changes[u.Name] = was
 	t.update()
-	return t.surrogate(u, site), nil
+	view := t.view()
+	return t.surrogate(u, site, &view), nil
 }

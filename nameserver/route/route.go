@@ -17,6 +17,7 @@ import (
 
 	"baton/nameserver/answer"
 	"baton/nameserver/config"
+	"baton/nameserver/follow"
 	"baton/nameserver/zone"
 	"baton/policy"
 )
@@ -24,6 +25,7 @@ import (
 // Table has the routed names of a configuration, and what is known of the surrogates. Its methods may be called from any goroutine.
 type Table struct {
 	log     *slog.Logger
+	view    func() follow.View // of the controller
 	now     atomic.Pointer[snapshot]
 	journal journal
 	restart chan struct{} // the checks are to be made anew
@@ -62,9 +64,9 @@ type target struct {
 }
 
 // New returns the table of a configuration, which may have no routed names. All surrogates count as up until a check has failed.
-func New(cfg *config.Config, log *slog.Logger) (*Table, error) {
+func New(cfg *config.Config, view func() follow.View, log *slog.Logger) (*Table, error) {
 	t := &Table{
-		log: log, restart: make(chan struct{}, 1), health: make(map[netip.Addr]*health), changes: make(map[string]change), counts: make(map[string]*counts),
+		log: log, view: view, restart: make(chan struct{}, 1), health: make(map[netip.Addr]*health), changes: make(map[string]change), counts: make(map[string]*counts),
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,11 +108,11 @@ func Defaults(c policy.Config) policy.Config {
 
 // update makes a new snapshot of what is known. The caller holds mu.
 func (t *Table) update() {
-	seen := make(map[string]policy.Observed)
+	seen, view := make(map[string]policy.Observed), t.view()
 	next := &snapshot{targets: make(map[*policy.Surrogate]*target)}
 	for _, site := range t.policy.Config().Sites {
 		for _, u := range site.Surrogates {
-			o, to := t.observe(&u)
+			o, to, _ := t.observe(&u, &view)
 			seen[u.Name] = o
 			pointer, _ := t.policy.Surrogate(u.Name)
 			next.targets[pointer] = to
@@ -121,38 +123,67 @@ func (t *Table) update() {
 	if old := t.now.Load(); old != nil {
 		before = old.state
 	}
-	next.state = t.policy.State(before, seen, nil)
+	next.state = t.policy.State(before, seen, view.Measured)
 	t.now.Store(next)
 }
 
-// observe is what is known of a surrogate. It is down when all its addresses are; of others only those that are up are answered.
-func (t *Table) observe(u *policy.Surrogate) (policy.Observed, *target) {
+// Refresh takes over what the controller says.
+func (t *Table) Refresh() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.policy != nil {
+		t.update()
+	}
+}
+
+// observe is what is known of a surrogate, and from where. By the checks it is down when all its addresses are; of others only those that are up are answered.
+// A controller's word counts for all addresses. What an operator has changed here comes before what one has changed there.
+func (t *Table) observe(u *policy.Surrogate, view *follow.View) (policy.Observed, *target, follow.Source) {
 	to := &target{counts: t.count("/" + u.Name)}
 	var o policy.Observed
+	told, known := view.Surrogates[u.Name]
+	source := view.Source
+	if known {
+		maintenance := told.State == "maintenance"
+		o.Maintenance, o.Weight = &maintenance, &told.Weight
+	}
+	if known && source != follow.Checks {
+		to.add(u.Addresses...)
+		o.Down, o.Error, o.Sessions = !told.Up, told.Error, told.Sessions
+	} else {
+		source = follow.Checks
+		if t.cfg.Health == nil {
+			source = "none"
+		}
+		t.checked(u, &o, to)
+	}
+	c := t.changes[u.Name]
+	o.Maintenance, o.Weight = cmp.Or(c.maintenance, o.Maintenance), cmp.Or(c.weight, o.Weight)
+	return o, to, source
+}
+
+// checked is what the checks say of a surrogate.
+func (t *Table) checked(u *policy.Surrogate, o *policy.Observed, to *target) {
 	for _, a := range u.Addresses {
 		if h := t.health[a]; h != nil && h.failure != nil {
 			o.Error = h.failure.Error()
 			continue
 		}
+		to.add(a)
+	}
+	if o.Down = len(to.v4)+len(to.v6) == 0; o.Down {
+		to.add(u.Addresses...) // for the fallback to all
+	}
+}
+
+func (to *target) add(addresses ...netip.Addr) {
+	for _, a := range addresses {
 		if a.Is4() {
 			to.v4 = append(to.v4, a)
 		} else {
 			to.v6 = append(to.v6, a)
 		}
 	}
-	o.Down = len(to.v4)+len(to.v6) == 0
-	if o.Down { // for the fallback to all
-		for _, a := range u.Addresses {
-			if a.Is4() {
-				to.v4 = append(to.v4, a)
-			} else {
-				to.v6 = append(to.v6, a)
-			}
-		}
-	}
-	c := t.changes[u.Name]
-	o.Maintenance, o.Weight = c.maintenance, c.weight
-	return o, to
 }
 
 func (t *Table) count(of string) *counts {

@@ -16,6 +16,7 @@ import (
 	"baton/api"
 	"baton/nameserver/answer"
 	"baton/nameserver/config"
+	"baton/nameserver/follow"
 	"baton/nameserver/zone"
 )
 
@@ -51,7 +52,7 @@ func load(t *testing.T, text string) *config.Config {
 
 func table(t *testing.T, text string) *Table {
 	t.Helper()
-	r, err := New(load(t, text), slog.New(slog.DiscardHandler))
+	r, err := New(load(t, text), (*follow.Follower)(nil).View, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

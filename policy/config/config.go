@@ -36,17 +36,21 @@ func Load(path string) (*policy.Config, error) {
 	return document.Load(path, rules, decode)
 }
 
-// LoadSection is Load of a file that is a policy, or has one as its section policy; other sections are not looked at.
-func LoadSection(path string) (*policy.Config, error) {
-	return document.Load(path, rules, func(d *document.Decoder, root *node) *policy.Config {
-		for _, f := range root.Fields {
-			if f.Key == "policy" {
-				cfg := Decode(d, f.Key, f.Value)
-				return &cfg
-			}
+// LoadSection is Load of a file that is a policy, or has one as its section policy. Other sections are not looked at: beside has their keys, by which a
+// caller knows whose file it is.
+func LoadSection(path string) (cfg *policy.Config, beside []string, err error) {
+	cfg, err = document.Load(path, rules, func(d *document.Decoder, root *node) *policy.Config {
+		i := slices.IndexFunc(root.Fields, func(f document.Field) bool { return f.Key == "policy" })
+		if i < 0 {
+			return decode(d, root)
 		}
-		return decode(d, root)
+		for _, f := range root.Fields {
+			beside = append(beside, f.Key)
+		}
+		cfg := Decode(d, "policy", root.Fields[i].Value)
+		return &cfg
 	})
+	return cfg, beside, err
 }
 
 // Parse is Load of a content that is there already; name stands for the file in messages.

@@ -133,7 +133,7 @@ func TestLoadSection(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cfg, err := LoadSection(file)
+		cfg, _, err := LoadSection(file)
 		if want == "" && (err != nil || cfg.Default != "a") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %+v, %v, want %q", text, cfg, err, want)
 		}

@@ -20,6 +20,7 @@ func NewController(of config.Discover) Source { return &controller{of} }
 func (c *controller) Run(ctx context.Context, report func(Outcome)) {
 	take := func(_ api.ControllerTopic, value json.RawMessage) { report(controllerOutcome(value, c.of.Prefix)) }
 	calls := rpc.Config{
+		Controllers: c.of.Controller.Endpoints(),
 		Topics: []api.ControllerTopic{api.TopicDistances}, Whole: take, Event: take,
 		Lost: func(err error) {
 			report(Outcome{Err: failed(Lost, "the connection to the controller has ended: %v", err)})
@@ -31,9 +32,6 @@ func (c *controller) Run(ctx context.Context, report func(Outcome)) {
 			}
 			report(Outcome{Err: failed(kind, "%v", err)})
 		},
-	}
-	for _, u := range c.of.Controller.URLs {
-		calls.Controllers = append(calls.Controllers, rpc.Endpoint{URL: u, Token: c.of.Controller.Token, TLS: c.of.Controller.TLS})
 	}
 	_ = rpc.New(calls).Run(ctx) // ends with ctx alone: there is a URL
 }

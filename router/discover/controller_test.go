@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"baton/router/config"
+	"baton/rpc/settings"
 )
 
 func TestControllerOutcome(t *testing.T) {
@@ -90,7 +91,7 @@ func TestControllerFails(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			told := 0
-			NewController(config.Discover{Kind: config.DiscoverController, Controller: &config.Controller{URLs: []string{tt.url}}}).Run(ctx, func(o Outcome) {
+			NewController(config.Discover{Kind: config.DiscoverController, Controller: &config.Controller{Settings: settings.Settings{URLs: []string{tt.url}}}}).Run(ctx, func(o Outcome) {
 				var f *Failure
 				if !errors.As(o.Err, &f) || f.Kind != tt.want || o.Set != nil {
 					t.Errorf("%+v", o)

@@ -56,6 +56,9 @@ func metricsHandler(version string, status func() (api.ForwarderStatus, error), 
 	return exporter.Process[api.ForwarderStatus]{Namespace: namespace, Version: version, Status: status, Series: series, Unready: unready}.Handler()
 }
 
+// Series are the metrics of a forwarder that has handled no message.
+func Series(s *api.ForwarderStatus) []exporter.Number { return new(tally).series(s) }
+
 // series are the forwarder's metrics. A table without entries and packets has none.
 func (t *tally) series(s *api.ForwarderStatus) []exporter.Number {
 	var n exporter.Numbers

@@ -46,14 +46,7 @@ func exporters() map[string]http.Handler {
 			Unready: func(*api.ForwarderStatus) []string { return nil },
 		}.Handler(),
 		"nameserver": nameserver.Handler("v1", filled[api.NameserverStatus]),
-		"controller": exporter.Process[api.ControllerStatus]{
-			Namespace: "baton_controller", Version: "v1", Status: filled[api.ControllerStatus], Unready: controller.Unready,
-			Series: func(s *api.ControllerStatus) []exporter.Number {
-				n := exporter.Numbers(controller.Series(s))
-				new(northbound.Server).Series(&n)
-				return n
-			},
-		}.Handler(),
+		"controller": controllerHandler(),
 	}
 }
 
@@ -73,6 +66,25 @@ func routerHandler() http.Handler {
 	hooks.Handshake("no-name")
 	m.Passthrough(vip).Session(passthrough.Session{})
 	return m.Handler("v1", filled[api.RouterStatus])
+}
+
+// controllerHandler has calls of the northbound too.
+func controllerHandler() http.Handler {
+	north := northbound.New(northbound.Config{Access: northbound.Access{Tokens: []northbound.Token{northbound.NewToken(northbound.Viewer, "secret", "anna")}}})
+	for _, host := range []string{"127.0.0.1", "elsewhere.example.net"} { // a call above the caller's role, and one by a name that is not the server's
+		r := httptest.NewRequest("PATCH", "/v1/surrogates/se1", strings.NewReader("{}"))
+		r.Host = host
+		r.Header.Set("Authorization", "Bearer secret")
+		north.Handler().ServeHTTP(httptest.NewRecorder(), r)
+	}
+	return exporter.Process[api.ControllerStatus]{
+		Namespace: "baton_controller", Version: "v1", Status: filled[api.ControllerStatus], Unready: controller.Unready,
+		Series: func(s *api.ControllerStatus) []exporter.Number {
+			n := exporter.Numbers(controller.Series(s))
+			north.Series(&n)
+			return n
+		},
+	}.Handler()
 }
 
 // filled returns a status in which each value is set.

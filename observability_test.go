@@ -217,11 +217,14 @@ func TestNamesExist(t *testing.T) {
 	}
 }
 
-// server is a Prometheus.
-type server struct{ url string }
+// observer is a Prometheus.
+type observer struct {
+	url    string
+	client *http.Client
+}
 
 // ask returns how many series an expression has.
-func (s server) ask(ctx context.Context, expr string) (int, error) {
+func (s observer) ask(ctx context.Context, expr string) (int, error) {
 	var answer struct {
 		Status, Error string
 		Data          struct{ Result []any }
@@ -235,12 +238,12 @@ func (s server) ask(ctx context.Context, expr string) (int, error) {
 	return len(answer.Data.Result), nil
 }
 
-func (s server) get(ctx context.Context, path string, into any) error {
+func (s observer) get(ctx context.Context, path string, into any) error {
 	r, err := http.NewRequestWithContext(ctx, "GET", s.url+path, nil)
 	if err != nil {
 		return err
 	}
-	res, err := http.DefaultClient.Do(r)
+	res, err := s.client.Do(r)
 	if err != nil {
 		return err
 	}
@@ -252,12 +255,9 @@ func (s server) get(ctx context.Context, path string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// prometheus starts one that scrapes the parts each second, with the rules of packaging.
-func prometheus(t *testing.T, targets map[string]string) server {
+// prometheusFile is a configuration of Prometheus: it scrapes the parts each second, and has the rules of packaging.
+func prometheusFile(t *testing.T, targets map[string]string) string {
 	t.Helper()
-	if _, err := exec.LookPath("prometheus"); err != nil {
-		t.Skip("SKIP: prometheus is missing: packaging/deps.sh installs it")
-	}
 	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
@@ -266,10 +266,20 @@ func prometheus(t *testing.T, targets map[string]string) server {
 	for part, address := range targets {
 		text += fmt.Sprintf("  - job_name: baton-%s\n    static_configs: [{targets: [%q]}]\n", part, address)
 	}
-	dir := t.TempDir()
-	if err := os.WriteFile(dir+"/prometheus.yml", []byte(text), 0o644); err != nil {
+	file := filepath.Join(t.TempDir(), "prometheus.yml")
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	return file
+}
+
+// prometheus starts one that scrapes the parts each second, with the rules of packaging.
+func prometheus(t *testing.T, targets map[string]string) observer {
+	t.Helper()
+	if _, err := exec.LookPath("prometheus"); err != nil {
+		t.Skip("SKIP: prometheus is missing: packaging/deps.sh installs it")
+	}
+	file := prometheusFile(t, targets)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -277,7 +287,7 @@ func prometheus(t *testing.T, targets map[string]string) server {
 	address := l.Addr().String()
 	l.Close()
 	ctx, stop := context.WithCancel(context.Background())
-	c := exec.CommandContext(ctx, "prometheus", "--config.file="+dir+"/prometheus.yml", "--storage.tsdb.path="+dir+"/data", "--web.listen-address="+address, "--log.level=warn")
+	c := exec.CommandContext(ctx, "prometheus", "--config.file="+file, "--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+address, "--log.level=warn")
 	var log strings.Builder
 	c.Stderr = &log
 	if err := c.Start(); err != nil {
@@ -290,7 +300,7 @@ func prometheus(t *testing.T, targets map[string]string) server {
 			t.Log(log.String())
 		}
 	})
-	return server{"http://" + address}
+	return observer{"http://" + address, http.DefaultClient}
 }
 
 // TestPrometheus has a Prometheus scrape all parts, and asks it what the dashboards ask.

@@ -89,6 +89,12 @@ var inSchema = regexp.MustCompile(`is not a key|: is missing$|must be a list|is 
 // conditional matches keys that are needed, or known, depending on others.
 var conditional = regexp.MustCompile(`: ports: is missing$|\.surrogates: is missing$|\.interfaces: is missing$`)
 
+// placed is how mistakes are told: the file, the place in it, what is wrong. raw is what libraries say of what people type.
+var (
+	placed = regexp.MustCompile(`^f(:[0-9]+:[0-9]+: .|: and [0-9]+ more mistakes$)`)
+	raw    = regexp.MustCompile(`strconv\.|invalid syntax|ParseAddr|ParsePrefix|unmarshal`)
+)
+
 // compare checks that the schema takes what the decoder takes, and refuses what it refuses and a schema can tell. It returns what the decoder said.
 func compare(t *testing.T, part string, schema *jsonschema.Schema, parse func([]byte) error, text string) error {
 	t.Helper()
@@ -97,6 +103,13 @@ func compare(t *testing.T, part string, schema *jsonschema.Schema, parse func([]
 		return errors.New("is not YAML")
 	}
 	refused, wrong := parse([]byte(text)), schema.Validate(v)
+	if refused != nil {
+		for line := range strings.SplitSeq(refused.Error(), "\n") {
+			if !placed.MatchString(line) || raw.MatchString(line) {
+				t.Errorf("%s: %q has no place, or is of a library\n%s", part, line, text)
+			}
+		}
+	}
 	if refused == nil && wrong != nil {
 		t.Errorf("%s: the schema refuses what the decoder takes: %v\n%s", part, wrong, text)
 	}

@@ -77,7 +77,11 @@ func number(title, unit, expr string) panel {
 // source is the data source that the user chooses at the top of the dashboard.
 var source = common.DataSourceRef{Type: cog.ToPtr("prometheus"), Uid: cog.ToPtr("${datasource}")}
 
+// build makes the classic model, which every Grafana imports.
+//
+//lint:ignore SA1019 the second model is for Grafana 12 and newer
 func (b board) build() (dashboard.Dashboard, error) {
+	//lint:ignore SA1019 as above
 	d := dashboard.NewDashboardBuilder(b.title).Uid("baton-"+b.part).Tags([]string{"baton"}).Time("now-1h", "now").Refresh("10s").
 		Tooltip(dashboard.DashboardCursorSyncCrosshair).
 		WithVariable(dashboard.NewDatasourceVariableBuilder("datasource").Label("Data source").Type("prometheus")).

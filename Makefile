@@ -27,7 +27,7 @@ dashboards: ## write packaging/grafana/ (Grafana's dashboards)
 
 schemas: build ## write packaging/schema/ (JSON Schemas of the configurations)
 	for part in router relay anycast forwarder balance purge; do bin/baton $$part schema > packaging/schema/$$part.schema.json || exit; done
-	for part in nameserver controller; do bin/baton-cdn $$part schema > packaging/schema/$$part.schema.json || exit; done
+	for part in nameserver controller policy; do bin/baton-cdn $$part schema > packaging/schema/$$part.schema.json || exit; done
 
 build: ## bin/baton, bin/baton-cdn and bin/baton-lab (needs only Go)
 	CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '-s -w' -o bin/ ./cmd/baton ./cmd/baton-cdn ./cmd/baton-lab

@@ -27,6 +27,7 @@ import (
 	"baton/document"
 	forwarderconfig "baton/forwarder/config"
 	nameserverconfig "baton/nameserver/config"
+	policyconfig "baton/policy/config"
 	purgeconfig "baton/purge/config"
 	relayconfig "baton/relay/config"
 	routerconfig "baton/router/config"
@@ -44,6 +45,7 @@ var configurations = map[string]struct {
 	"purge":      {purgeconfig.Schema, func(b []byte) error { _, err := purgeconfig.Parse("f", b); return err }},
 	"forwarder":  {forwarderconfig.Schema, func(b []byte) error { _, err := forwarderconfig.Parse("f", b); return err }},
 	"nameserver": {nameserverconfig.Schema, func(b []byte) error { _, err := nameserverconfig.Parse("f", b); return err }},
+	"policy":     {policyconfig.Schema, func(b []byte) error { _, err := policyconfig.Parse("f", b); return err }},
 	"controller": {controllerconfig.Schema, func(b []byte) error { _, err := controllerconfig.Parse("f", b); return err }},
 }
 
@@ -86,8 +88,9 @@ func instance(text string) (any, bool) {
 // inSchema matches mistakes that a schema can tell: unknown and missing keys, kinds of values, words, numbers.
 var inSchema = regexp.MustCompile(`is not a key|: is missing$|must be a list|is neither true nor false|is out of range \(a whole number|is an empty list`)
 
-// conditional matches keys that are needed, or known, depending on others.
-var conditional = regexp.MustCompile(`: ports: is missing$|\.surrogates: is missing$|\.interfaces: is missing$`)
+// conditional matches keys that are needed depending on others: ports without datapaths, surrogates without discover, interfaces in mode handoff, a
+// default of several sites.
+var conditional = regexp.MustCompile(`[:.] ?default: is missing$|: ports: is missing$|\.surrogates: is missing$|\.interfaces: is missing$`)
 
 // placed is how mistakes are told: the file, the place in it, what is wrong. raw is what libraries say of what people type.
 var (

@@ -31,14 +31,14 @@ type description struct {
 	of          map[*Node]*shape // of the values that stand for all of a kind
 	conditional []string
 	depth       int
-	touched     int // times that another value was asked to be something, or that one was refused
+	candidate   *Node // that may be taken as it is
+	touched     int   // times that it was asked to be something, or that a value was refused
 }
 
 // shape is what values of one kind have to be.
 type shape struct {
 	kind           Kind
 	scalars        []Schema
-	used           bool
 	properties     map[string]*value
 	required       []string
 	entries, items *value
@@ -107,8 +107,16 @@ func (d *Decoder) value(decode func(n *Node)) *value {
 // takes tells whether a decoder takes a value without asking for more.
 func (d *Decoder) takes(decode func(n *Node), n *Node) bool {
 	before := d.describing.touched
+	d.describing.candidate = n
 	decode(n)
 	return d.describing.touched == before
+}
+
+// touch notes that a value was asked to be something, if it is the candidate: decoders make values of their own, too, such as of a name.
+func (s *description) touch(n *Node) {
+	if n == s.candidate {
+		s.touched++
+	}
 }
 
 // told notes what a single value has to be, and tells whether the decoder only describes.
@@ -117,7 +125,7 @@ func (d *Decoder) told(n *Node, s Schema) bool {
 		return false
 	}
 	if of := d.describing.of[n]; of == nil {
-		d.describing.touched++
+		d.describing.touch(n)
 	} else if of.kind == Scalar {
 		of.scalars = append(of.scalars, s)
 	}
@@ -131,19 +139,18 @@ func (d *Decoder) shapeOf(n *Node, kind Kind) (*shape, bool) {
 	}
 	of := d.describing.of[n]
 	if of == nil {
-		d.describing.touched++
+		d.describing.touch(n)
 		return nil, true
 	}
 	if of.kind != kind {
 		return nil, true
 	}
-	of.used = true
 	return of, true
 }
 
 func (d *Decoder) describeFields(of *shape, path string, n *Node, keys []Key) {
 	if of == nil {
-		if n.Kind == Null {
+		if n.Kind == Null && n == d.describing.candidate {
 			d.describing.touched-- // it has no keys, which is right
 		}
 		return

@@ -32,20 +32,24 @@ func (p *Part) Command(e cli.Env) *cobra.Command {
 	return c
 }
 
-// schemaCommand prints what an editor needs to check and complete a configuration while it is written.
 func (p *Part) schemaCommand(e cli.Env) *cobra.Command {
+	return Schema(e, p.program(), p.Name, p.Schema)
+}
+
+// Schema makes the command that prints what an editor needs to check and complete a configuration while it is written.
+func Schema(e cli.Env, program, name string, schema func() document.Schema) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of the configuration, for editors",
 		Long: fmt.Sprintf(`Print the JSON Schema of %[1]s.yaml. Editors with a YAML language server check and complete the file by it if its first line names the schema:
 # yaml-language-server: $schema=/etc/baton/%[1]s.schema.json
-The schema knows the keys and the forms of their values. %[2]s %[1]s check finds more.`, p.Name, p.program()),
-		Example: fmt.Sprintf("  %[2]s %[1]s schema > /etc/baton/%[1]s.schema.json", p.Name, p.program()),
+The schema knows the keys and the forms of their values. %[2]s %[1]s check finds more.`, name, program),
+		Example: fmt.Sprintf("  %[2]s %[1]s schema > /etc/baton/%[1]s.schema.json", name, program),
 		RunE: func(*cobra.Command, []string) error {
 			out := json.NewEncoder(e.Out)
 			out.SetEscapeHTML(false)
 			out.SetIndent("", "  ")
-			return out.Encode(p.Schema())
+			return out.Encode(schema())
 		},
 	}
 }

@@ -11,7 +11,7 @@ export CC = clang-19
 LARGEST = 30000000
 
 .DEFAULT_GOAL := help
-.PHONY: help deps generate build demo test check lint bench
+.PHONY: help deps generate dashboards schemas build demo test check lint bench
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -21,6 +21,13 @@ deps: ## install what is missing, from Debian's archive (root)
 
 generate: ## compile bpf/ with clang-19, write the Go bindings in datapath/ and the tables of openflow/
 	$(GO) generate ./datapath/... ./openflow
+
+dashboards: ## write packaging/grafana/ (Grafana's dashboards)
+	$(GO) run ./packaging/dashboards packaging/grafana
+
+schemas: build ## write packaging/schema/ (JSON Schemas of the configurations)
+	for part in router relay anycast forwarder balance purge; do bin/baton $$part schema > packaging/schema/$$part.schema.json || exit; done
+	for part in nameserver controller policy; do bin/baton-cdn $$part schema > packaging/schema/$$part.schema.json || exit; done
 
 build: ## bin/baton, bin/baton-cdn and bin/baton-lab (needs only Go)
 	CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '-s -w' -o bin/ ./cmd/baton ./cmd/baton-cdn ./cmd/baton-lab

@@ -376,7 +376,7 @@ func TestMetrics(t *testing.T) {
 	_, text := get("/metrics")
 	for _, want := range []string{
 		`baton_anycast_level_in_force{level="announce"} 1`, `baton_anycast_session_up{peer="router"} 1`, `baton_anycast_check_healthy{check="file"} 1`,
-		"baton_anycast_load 0.1", "baton_anycast_level_changes_total 1",
+		"baton_anycast_load_ratio 0.1", "baton_anycast_level_changes_total 1",
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("%q is not in\n%s", want, text)

@@ -19,6 +19,8 @@ type Decoder struct {
 	places   map[string]Place // of every decoded value, by key path
 	meant    map[string]bool  // key paths that misspelt keys were probably meant to be
 	warnings []string
+
+	describing *description // nil: a document is decoded
 }
 
 // NewDecoder returns a Decoder for one tree; messages call its file by name.
@@ -31,6 +33,9 @@ func (d *Decoder) File() string { return d.file }
 
 // Err returns an *Error if the current value or, at the end, the document has mistakes.
 func (d *Decoder) Err() error {
+	if d.describing != nil {
+		return errDescribing // decoders leave out the checks of values that are none
+	}
 	if d.err == nil {
 		return nil
 	}
@@ -59,6 +64,9 @@ func (d *Decoder) WrongText(n *Node, path, s, problem, valid string) {
 
 // Between decodes a duration from least to most.
 func (d *Decoder) Between(path string, n *Node, least, most time.Duration) time.Duration {
+	if d.told(n, durationSchema) {
+		return 0
+	}
 	v := d.Duration(path, n)
 	if d.Err() == nil && (v < least || v > most) {
 		d.WrongText(n, path, n.Text, "is out of range", fmt.Sprintf("from %v to %v", least, most))
@@ -68,6 +76,10 @@ func (d *Decoder) Between(path string, n *Node, least, most time.Duration) time.
 
 // WrongAt refuses what is, or is missing, at a place.
 func (d *Decoder) WrongAt(p Place, path, problem, valid string) {
+	if d.describing != nil {
+		d.describing.touched++
+		return
+	}
 	if d.err != nil && !d.across {
 		return
 	}
@@ -83,6 +95,9 @@ func (d *Decoder) WrongAt(p Place, path, problem, valid string) {
 // valid says what would be valid; "" for any of them. It is called at the end of decoding, and reports the mistake with all others, unless one
 // of those leaves the list incomplete.
 func (d *Decoder) Refer(path, name, problem, valid, from string, known []string) {
+	if d.describing != nil {
+		return
+	}
 	open := d.meant[from] || slices.Contains(known, "") || slices.ContainsFunc(d.mistakes, func(e *Error) bool { return e.Key == from })
 	if name != "" && !open && !slices.Contains(known, name) {
 		if valid == "" || Nearest(name, known) != "" {
@@ -162,6 +177,10 @@ type Key struct {
 
 // Fields decodes the keys of n in the file's order. A Null, which only an entry by name can be, has no keys.
 func (d *Decoder) Fields(path string, n *Node, keys []Key) {
+	if of, only := d.shapeOf(n, Mapping); only {
+		d.describeFields(of, path, n, keys)
+		return
+	}
 	if !d.Given(path) {
 		d.places[path] = n.Place
 	}
@@ -198,6 +217,14 @@ func (d *Decoder) field(path string, f Field, keys []Key) {
 
 // Require refuses a mapping that lacks a key without a default.
 func (d *Decoder) Require(path string, n *Node, names ...string) {
+	if of, only := d.shapeOf(n, Mapping); only {
+		if of != nil {
+			of.required = append(of.required, slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+				return slices.Contains(d.describing.conditional, Join(path, name))
+			})...)
+		}
+		return
+	}
 	if n.Kind != Mapping && (n.Kind != Null || d.err != nil) {
 		return // it was refused before
 	}
@@ -211,6 +238,10 @@ func (d *Decoder) Require(path string, n *Node, names ...string) {
 
 // Entries decodes a mapping whose keys are names that the user chooses; an entry may be Null.
 func (d *Decoder) Entries(path string, n *Node, entry func(path, name string, n *Node)) {
+	if of, only := d.shapeOf(n, Mapping); only {
+		d.describeEntries(of, path, entry)
+		return
+	}
 	if n.Kind != Mapping {
 		d.Wrong(n, path, "is "+n.Kind.String(), "a mapping by name")
 		return
@@ -224,6 +255,12 @@ func (d *Decoder) Entries(path string, n *Node, entry func(path, name string, n 
 
 // List decodes each entry of a list, which may be empty.
 func (d *Decoder) List(path string, n *Node, entry func(path string, n *Node)) {
+	if of, only := d.shapeOf(n, Sequence); only {
+		if of != nil {
+			of.items = d.value(func(n *Node) { entry(Index(path, 0), n) })
+		}
+		return
+	}
 	switch {
 	case n.Kind == Scalar:
 		d.Wrong(n, path, "must be a list: ["+Clip(n.Text)+"]", "")
@@ -250,6 +287,9 @@ func (d *Decoder) List(path string, n *Node, entry func(path string, n *Node)) {
 
 // NonEmptyList decodes a list with at least one entry.
 func (d *Decoder) NonEmptyList(path string, n *Node, entry func(path string, n *Node)) {
+	if of, _ := d.shapeOf(n, Sequence); of != nil {
+		of.least = 1
+	}
 	if n.Kind == Sequence && len(n.List) == 0 {
 		d.Wrong(n, path, "is an empty list", "at least one entry")
 	}
@@ -258,6 +298,12 @@ func (d *Decoder) NonEmptyList(path string, n *Node, entry func(path string, n *
 
 // AtMost bounds the number of entries of a list or mapping.
 func (d *Decoder) AtMost(path string, n *Node, limit int) {
+	if d.describing != nil {
+		if of := d.describing.of[n]; of != nil {
+			of.most = limit
+		}
+		return
+	}
 	if count := max(len(n.List), len(n.Fields)); count > limit {
 		d.Wrong(n, path, fmt.Sprintf("has %d entries", count), fmt.Sprintf("at most %d", limit))
 	}

@@ -20,6 +20,9 @@ func (d *Decoder) SocketPath(path string, n *Node) string {
 func (d *Decoder) FilePath(path string, n *Node) string { return d.absolute(path, n, 4095) }
 
 func (d *Decoder) absolute(path string, n *Node, limit int) string {
+	if d.told(n, pathSchema) {
+		return ""
+	}
 	s := d.Text(path, n)
 	if d.err == nil && (s[0] != '/' || len(s) > limit) {
 		d.WrongText(n, path, s, "is not usable as a path", fmt.Sprintf("an absolute path of at most %d bytes", limit))

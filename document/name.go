@@ -17,6 +17,9 @@ func (d *Decoder) Label(path string, n *Node) string { return d.Name(path, n, 63
 
 // Name decodes a name that the user chooses: lower-case letters, digits and hyphens, at most longest bytes.
 func (d *Decoder) Name(path string, n *Node, longest int) string {
+	if d.told(n, Schema{"type": textSchema["type"], "pattern": nameForm.String(), "maxLength": longest}) {
+		return ""
+	}
 	s := d.Text(path, n)
 	if d.err == nil && (len(s) > longest || !nameForm.MatchString(s)) {
 		d.WrongText(n, path, s, "is no name here", fmt.Sprintf("at most %d of a-z, 0-9 and, in between, -", longest))
@@ -40,6 +43,9 @@ var deviceForm = regexp.MustCompile(`^[A-Za-z0-9_.@-]{1,15}$`)
 
 // Device decodes the name of a network interface, which need not exist.
 func (d *Decoder) Device(path string, n *Node) string {
+	if d.told(n, Schema{"type": textSchema["type"], "pattern": deviceForm.String()}) {
+		return ""
+	}
 	s := d.Text(path, n)
 	if d.err == nil && (!deviceForm.MatchString(s) || s == "." || s == "..") {
 		d.WrongText(n, path, s, "is not the name of an interface", "such as eth0")

@@ -68,6 +68,9 @@ func SplitHostPort(s string) (host, problem string) {
 
 // HostPort decodes host:port to listen on; the host may be empty or a name. Messages show the example.
 func (d *Decoder) HostPort(path string, n *Node, example string) string {
+	if d.told(n, Schema{"type": "string", "pattern": ":[1-9][0-9]*$"}) {
+		return ""
+	}
 	s := d.Text(path, n)
 	if _, problem := SplitHostPort(s); d.err == nil && problem != "" {
 		d.WrongText(n, path, s, problem, `such as "`+example+`"`)
@@ -88,6 +91,9 @@ func (d *Decoder) AddrPort(path string, n *Node) netip.AddrPort {
 
 // ListenAddrPort decodes an address and port to listen on: an AddrPort, or the unspecified address of a family.
 func (d *Decoder) ListenAddrPort(path string, n *Node) netip.AddrPort {
+	if d.told(n, Schema{"type": "string", "pattern": `^(\[[0-9A-Fa-f:.]+\]|[0-9.]+):[0-9]+$`}) {
+		return netip.AddrPort{}
+	}
 	s := d.Text(path, n)
 	if d.err != nil {
 		return netip.AddrPort{}
@@ -141,6 +147,9 @@ func isName(s string) bool {
 
 // Address decodes the address of one host, without a zone: interfaces have keys of their own.
 func (d *Decoder) Address(path string, n *Node) netip.Addr {
+	if d.told(n, addressSchema) {
+		return netip.Addr{}
+	}
 	s := d.Text(path, n)
 	if d.err != nil {
 		return netip.Addr{}
@@ -162,6 +171,9 @@ func (d *Decoder) Address(path string, n *Node) netip.Addr {
 
 // Prefix decodes address/length, with no bits set beyond the length.
 func (d *Decoder) Prefix(path string, n *Node) netip.Prefix {
+	if d.told(n, prefixSchema) {
+		return netip.Prefix{}
+	}
 	s := d.Text(path, n)
 	if d.err != nil {
 		return netip.Prefix{}
@@ -175,6 +187,9 @@ func (d *Decoder) Prefix(path string, n *Node) netip.Prefix {
 
 // AddressOrPrefix decodes a prefix, or an address as the prefix of that host.
 func (d *Decoder) AddressOrPrefix(path string, n *Node) netip.Prefix {
+	if d.told(n, Schema{"type": "string", "pattern": `^[0-9A-Fa-f:.]+(/[0-9]+)?$`}) {
+		return netip.Prefix{}
+	}
 	s := d.Text(path, n)
 	if d.err != nil {
 		return netip.Prefix{}
@@ -212,6 +227,9 @@ func (d *Decoder) masked(path string, n *Node, s, problem, valid string) netip.P
 
 // URL decodes a URL with one of the schemes and a host, without a user or a fragment.
 func (d *Decoder) URL(path string, n *Node, schemes ...string) *url.URL {
+	if d.told(n, Schema{"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9+.-]*://"}) {
+		return nil
+	}
 	s := d.Text(path, n)
 	if d.err != nil {
 		return nil

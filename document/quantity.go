@@ -23,6 +23,9 @@ var rateUnits = []unit{{"gbit", 1e9}, {"mbit", 1e6}, {"kbit", 1e3}}
 
 // Size decodes a number of bytes with its unit, from least to most. It drops fractions of a byte.
 func (d *Decoder) Size(path string, n *Node, least, most uint64) uint64 {
+	if d.told(n, unitSchema(sizeUnits, false)) {
+		return 0
+	}
 	s := d.Text(path, n)
 	v, ok := d.quantity(path, n, s, sizeUnits, float64(least), float64(most))
 	if !ok {
@@ -33,6 +36,9 @@ func (d *Decoder) Size(path string, n *Node, least, most uint64) uint64 {
 
 // Rate decodes bits per second with their unit, in upper or lower case, from least to most.
 func (d *Decoder) Rate(path string, n *Node, least, most float64) float64 {
+	if d.told(n, unitSchema(rateUnits, true)) {
+		return 0
+	}
 	s := d.Text(path, n)
 	v, ok := d.quantity(path, n, strings.ToLower(s), rateUnits, least, most)
 	if !ok {
@@ -43,6 +49,9 @@ func (d *Decoder) Rate(path string, n *Node, least, most float64) float64 {
 
 // Percent decodes a share in percent, with the sign, from least to most percent. It returns 0.1 for 10%.
 func (d *Decoder) Percent(path string, n *Node, least, most float64) float64 {
+	if d.told(n, percentSchema) {
+		return 0
+	}
 	s := d.Text(path, n)
 	if d.err != nil {
 		return 0

@@ -11,6 +11,9 @@ import (
 
 // scalar returns the text of a single value, on one line unless lines is set; false if there is an error.
 func (d *Decoder) scalar(path string, n *Node, lines bool) (string, bool) {
+	if d.told(n, textSchema) {
+		return "", false
+	}
 	if n.Kind != Scalar {
 		d.Wrong(n, path, "is "+n.Kind.String(), "a single value; quote it when it begins with [ or {")
 	}
@@ -54,6 +57,9 @@ func (d *Decoder) Texts(path string, n *Node) []string {
 
 // Integer decodes a whole number from low to high.
 func (d *Decoder) Integer(path string, n *Node, low, high int) int {
+	if d.told(n, integerSchema(low, high)) {
+		return 0
+	}
 	s, ok := d.scalar(path, n, false)
 	v, err := strconv.Atoi(s)
 	if ok && err == nil && v >= low && v <= high {
@@ -65,6 +71,9 @@ func (d *Decoder) Integer(path string, n *Node, low, high int) int {
 
 // Duration decodes a duration above zero, with its unit.
 func (d *Decoder) Duration(path string, n *Node) time.Duration {
+	if d.told(n, durationSchema) {
+		return 0
+	}
 	s, ok := d.scalar(path, n, false)
 	v, err := time.ParseDuration(s)
 	switch {
@@ -80,6 +89,9 @@ func (d *Decoder) Duration(path string, n *Node) time.Duration {
 
 // Boolean decodes true or false; yes, on and the like are refused, because some YAML parsers take them for text.
 func (d *Decoder) Boolean(path string, n *Node) bool {
+	if d.told(n, booleanSchema) {
+		return false
+	}
 	s, ok := d.scalar(path, n, false)
 	if ok && s != "true" && s != "false" {
 		d.Wrong(n, path, fmt.Sprintf("%q is neither true nor false", Clip(s)), "")
@@ -89,6 +101,9 @@ func (d *Decoder) Boolean(path string, n *Node) bool {
 
 // Choice decodes one of the words; problem describes any other: "is not a mode".
 func (d *Decoder) Choice(path string, n *Node, problem string, words ...string) string {
+	if d.told(n, choiceSchema(words)) {
+		return ""
+	}
 	s, ok := d.scalar(path, n, false)
 	if !ok || slices.Contains(words, s) {
 		return s
@@ -107,7 +122,7 @@ func (d *Decoder) Choice(path string, n *Node, problem string, words ...string) 
 // Regexp decodes a regular expression, which is not anchored by default.
 func (d *Decoder) Regexp(path string, n *Node) *regexp.Regexp {
 	s := d.Text(path, n)
-	if d.err != nil {
+	if d.Err() != nil {
 		return nil
 	}
 	re, err := regexp.Compile(s)

@@ -56,8 +56,25 @@ func metricsHandler(version string, status func() (api.ForwarderStatus, error), 
 	return exporter.Process[api.ForwarderStatus]{Namespace: namespace, Version: version, Status: status, Series: series, Unready: unready}.Handler()
 }
 
-// series are the forwarder's metrics. A table without entries and packets has none.
+// Series are the metrics of a forwarder that has handled no message.
+func Series(s *api.ForwarderStatus) []exporter.Number { return new(tally).series(s) }
+
+// series are the metrics of a process with one forwarder.
 func (t *tally) series(s *api.ForwarderStatus) []exporter.Number {
+	return append(t.own(s), configuration(s)...)
+}
+
+// configuration are the metrics of a process's configuration.
+func configuration(s *api.ForwarderStatus) []exporter.Number {
+	var n exporter.Numbers
+	n.Counter("config_reloads_total", "Reloads of the configuration, by result.", s.Reloads, "result", "ok")
+	n.Counter("config_reloads_total", "Reloads of the configuration, by result.", s.ReloadsFailed, "result", "failed")
+	n.Gauge("config_loaded_timestamp_seconds", "When the configuration in force was loaded.", float64(s.Loaded.UnixNano())/1e9)
+	return n
+}
+
+// own are a forwarder's own metrics. A table without entries and packets has none.
+func (t *tally) own(s *api.ForwarderStatus) []exporter.Number {
 	var n exporter.Numbers
 	for _, verdict := range slices.Sorted(maps.Keys(s.Packets)) {
 		n.Counter("packets_total", "Packets by verdict.", s.Packets[verdict], "verdict", verdict)

@@ -61,6 +61,7 @@ func TestSeries(t *testing.T) {
 		`baton_forwarder_build_info{version="v1"} 1`,
 		`baton_forwarder_packets_total{verdict="forwarded"} 10`,
 		`baton_forwarder_packets_total{verdict="drop_miss"} 2`,
+		`baton_forwarder_config_reloads_total{result="failed"} 0`,
 		`baton_forwarder_bindings 2`,
 		`baton_forwarder_bindings_limit 9`,
 		`baton_forwarder_binding_flows{interface="eth1",port="1"} 2`,

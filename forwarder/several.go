@@ -180,14 +180,14 @@ func (s *Several) series(status *api.ForwarderStatus) []exporter.Number {
 		if t == nil {
 			continue // a reload has removed it
 		}
-		for _, n := range t.series(one) {
+		for _, n := range t.own(one) {
 			labels := map[string]string{"datapath": one.Name}
 			maps.Copy(labels, n.Labels)
 			n.Labels = labels
 			out = append(out, n)
 		}
 	}
-	return out
+	return append(out, configuration(status)...)
 }
 
 func (s *Several) trace(r api.ForwarderTraceRequest) (api.ForwarderTrace, error) {

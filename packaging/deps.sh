@@ -44,6 +44,8 @@ bird:bird2
 dot:graphviz
 jq:jq
 goaccess:goaccess
+prometheus:prometheus
+promtool:prometheus
 rsyslogd:rsyslog
 named-checkzone:bind9-utils
 etcd:etcd-server
@@ -63,7 +65,7 @@ npm:npm
 '
 # Services that these packages would start: they would occupy port 80 or change
 # the machine's routes and switches.
-services='rsyslog nginx ssh caddy haproxy varnish varnishncsa bird frr openvswitch-switch openvswitch-testcontroller ovs-record-hostname uuidd etcd nsd knot'
+services='rsyslog nginx ssh caddy haproxy varnish varnishncsa bird frr openvswitch-switch openvswitch-testcontroller ovs-record-hostname uuidd etcd nsd knot prometheus'
 
 PATH=$PATH:/usr/sbin:/sbin
 policy=/usr/sbin/policy-rc.d

@@ -102,6 +102,7 @@ func TestSum(t *testing.T) {
 		{"untyped", exposition, "plain", nil, 3, ""},
 		{"no such series", exposition, "requests", map[string]string{"host": "ftp"}, 0, "no series of requests has the labels"},
 		{"no such metric", exposition, "nothing", nil, 0, "there is no metric nothing"},
+		{"a misspelt metric", exposition, "reqests", nil, 0, "there is no metric reqests: did you mean requests?"},
 		{"histogram", exposition, "took", nil, 0, "is a histogram"},
 		{"not an exposition", "<html>", "requests", nil, 0, "read the metrics"},
 		{"cut off", "requests 1", "requests", nil, 0, "read the metrics"},

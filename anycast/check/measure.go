@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"baton/anycast/config"
+	"baton/document"
 )
 
 // maxMetrics limits the size of a Prometheus response, in bytes.
@@ -76,6 +78,9 @@ func sum(exposition io.Reader, metric string, labels map[string]string) (float64
 	}
 	family := families[metric]
 	if family == nil {
+		if meant := document.Nearest(metric, slices.Collect(maps.Keys(families))); meant != "" {
+			return 0, fmt.Errorf("there is no metric %s: did you mean %s?", metric, meant)
+		}
 		return 0, fmt.Errorf("there is no metric %s", metric)
 	}
 	total, found := 0.0, false

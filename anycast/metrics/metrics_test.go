@@ -49,18 +49,18 @@ func TestHandler(t *testing.T) {
 	for _, want := range []string{
 		"baton_anycast_level 1", `baton_anycast_level_in_force{level="med"} 1`, `baton_anycast_level_in_force{level="announce"} 0`,
 		"baton_anycast_level_changes_total 3", "baton_anycast_level_held 1", "baton_anycast_flap_penalty 500", "baton_anycast_flap_budget 1000",
-		"baton_anycast_healthy 1", `baton_anycast_check_healthy{check="web"} 1`, "baton_anycast_load 0.5", `baton_anycast_measured_load{load="uplink"} 0.5`,
+		"baton_anycast_healthy 1", `baton_anycast_check_healthy{check="web"} 1`, "baton_anycast_load_ratio 0.5", `baton_anycast_measured_load_ratio{load="uplink"} 0.5`,
 		`baton_anycast_measurement_failed{load="lost"} 1`, "baton_anycast_instruction_active 0", `baton_anycast_session_up{peer="r2"} 0`,
 		`baton_anycast_session_ups_total{peer="r1"} 2`, `baton_anycast_other_alive{site="paris"} 1`, "baton_anycast_proposal_fresh 0",
-		`baton_anycast_planner_site_alive{site="paris"} 1`, `baton_anycast_planner_site_load{site="paris"} 0.5`, "baton_anycast_planner_forwarders 1",
-		"baton_anycast_planner_overload_bytes 7", "baton_anycast_planner_moves_left 1", `baton_anycast_planner_demand_bytes{ingress="west"} 1000`,
+		`baton_anycast_planner_site_alive{site="paris"} 1`, `baton_anycast_planner_site_load_ratio{site="paris"} 0.5`, "baton_anycast_planner_forwarders 1",
+		"baton_anycast_planner_overload_bytes_per_second 7", "baton_anycast_planner_moves_left 1", `baton_anycast_planner_demand_bytes_per_second{ingress="west"} 1000`,
 		`baton_anycast_planner_mapped{ingress="east"} 0`, `baton_anycast_build_info{version="v1"} 1`, `baton_anycast_config_reloads_total{result="failed"} 0`,
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}
-	if strings.Contains(text, `measured_load{load="lost"}`) {
+	if strings.Contains(text, `measured_load_ratio{load="lost"}`) {
 		t.Error("a measurement that never succeeded is exported")
 	}
 	if code, text := get("/healthz"); code != http.StatusOK || !strings.Contains(text, `"ready":true`) {

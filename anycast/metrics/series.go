@@ -50,11 +50,11 @@ func (n *numbers) ofSite(s *api.AnycastSite) {
 		n.Yes("check_healthy", "1 when the check says so.", c.Health == "up", "check", c.Name)
 	}
 	if s.Load != nil {
-		n.Gauge("load", "Load, as a share of the capacity; absent when it is not known.", *s.Load)
+		n.Gauge("load_ratio", "Load, as a share of the capacity; absent when it is not known.", *s.Load)
 	}
 	for _, l := range s.Loads {
 		if l.Share != nil {
-			n.Gauge("measured_load", "The last measurement, as a share of the capacity.", *l.Share, "load", l.Name)
+			n.Gauge("measured_load_ratio", "The last measurement, as a share of the capacity.", *l.Share, "load", l.Name)
 		}
 		n.Yes("measurement_failed", "1 when the last attempt to measure has failed.", l.Error != "", "load", l.Name)
 	}
@@ -75,14 +75,14 @@ func (n *numbers) ofPlanner(p *api.AnycastPlanner) {
 	for _, s := range p.Sites {
 		n.Yes("planner_site_alive", "1 when the site reports to the planner that it is up.", s.Alive, "site", s.Name)
 		if s.Load != nil {
-			n.Gauge("planner_site_load", "Load that the site reports, as a share of its capacity.", *s.Load, "site", s.Name)
+			n.Gauge("planner_site_load_ratio", "Load that the site reports, as a share of its capacity.", *s.Load, "site", s.Name)
 		}
 	}
 	n.Gauge("planner_forwarders", "Forwarders that are connected to the planner.", float64(len(p.Forwarders)))
-	n.Gauge("planner_overload_bytes", "Bytes per second above capacities that the best map leaves.", p.Overload)
+	n.Gauge("planner_overload_bytes_per_second", "Bytes per second above capacities that the best map leaves.", p.Overload)
 	n.Gauge("planner_moves_left", "Moves between the map there is and the best.", float64(len(p.Next)))
 	for _, in := range p.Map {
-		n.Gauge("planner_demand_bytes", "Bytes per second that an ingress asks of its site, as far as the planner knows.", in.Demand,
+		n.Gauge("planner_demand_bytes_per_second", "Bytes per second that an ingress asks of its site, as far as the planner knows.", in.Demand,
 			"ingress", in.Name)
 		n.Yes("planner_mapped", "1 when the ingress leads to a site.", in.Site != "", "ingress", in.Name)
 	}

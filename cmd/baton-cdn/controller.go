@@ -33,7 +33,8 @@ changes only what differs.`,
 			}
 			return cfg.Listen.Control, nil
 		},
-		Check: checkController, Run: runController, Status: controllerStatus,
+		Schema: config.Schema,
+		Check:  checkController, Run: runController, Status: controllerStatus,
 		Cleanup: func(string) ([]string, error) { return nil, nil }, // nothing outlives it here
 		More:    controllerCommands,
 	}

@@ -37,7 +37,8 @@ Nothing outlives the process.`,
 			}
 			return cfg.Control, nil
 		},
-		Check: checkNameserver, Run: runNameserver, Status: nameserverStatus,
+		Schema: config.Schema,
+		Check:  checkNameserver, Run: runNameserver, Status: nameserverStatus,
 		Cleanup: func(string) ([]string, error) { return nil, nil }, // nothing outlives it
 		More:    nameserverCommands,
 	}

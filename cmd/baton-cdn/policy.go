@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"baton/cmd/cli"
+	"baton/cmd/cli/part"
 	"baton/document"
 	"baton/nameserver/route"
 	"baton/policy"
@@ -26,7 +27,7 @@ func policyCommand(e cli.Env) *cobra.Command {
 		Long:    "The request-routing policy, which says which surrogate serves a client: the section policy of a name server or a controller, or a file of its own.",
 		Example: "  baton-cdn policy explain -c policy.yaml --client 10.11.0.7 'http://cdn.example.org/a.jpg?size=2'",
 	}
-	c.AddCommand(explainPolicy(e), checkPolicy(e))
+	c.AddCommand(explainPolicy(e), checkPolicy(e), part.Schema(e, name, "policy", config.Schema))
 	return c
 }
 

@@ -34,7 +34,8 @@ timeouts.stop for the remaining ones.`,
 			}
 			return cfg.Control, nil
 		},
-		Check: checkRelay, Run: runRelay, Status: relayStatus,
+		Schema: config.Schema,
+		Check:  checkRelay, Run: runRelay, Status: relayStatus,
 		Cleanup: func(string) ([]string, error) { return relay.Cleanup() },
 		More: []func(*part.Part, cli.Env) *cobra.Command{
 			relayFlowsCommand, relayRoutesCommand, relayPlanCommand, relayDistancesCommand, relayStopCommand,

@@ -74,8 +74,8 @@ func ofSurrogate(n *exporter.Numbers, pool string, s *api.RouterSurrogate) {
 	n.Counter("kernel_handoffs_total", "Sessions spliced or moved to a surrogate.", s.Handoffs, of...)
 	n.Counter("legs_recycled_total", "Server legs returned to their pool.", s.Recycled, of...)
 	n.Counter("handoffs_failed_total", "Handoffs that ended before the first response byte.", s.Failed, of...)
-	n.Counter("bytes_to_surrogate_total", "TCP payload of ended sessions, to the surrogate.", s.BytesTo, of...)
-	n.Counter("bytes_from_surrogate_total", "TCP payload of ended sessions, from the surrogate.", s.BytesFrom, of...)
+	n.Counter("to_surrogate_bytes_total", "TCP payload of ended sessions, to the surrogate.", s.BytesTo, of...)
+	n.Counter("from_surrogate_bytes_total", "TCP payload of ended sessions, from the surrogate.", s.BytesFrom, of...)
 }
 
 // ofSource exports a source of surrogates. Its age is the time since the timestamp.

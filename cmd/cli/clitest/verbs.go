@@ -12,7 +12,7 @@ import (
 // verbs are those of every part, and which of shorts they have as flags.
 var verbs = map[string][]string{
 	"run": {"config", "log-format", "log-level"}, "check": {"config", "output"}, "status": {"config", "control", "output", "watch"},
-	"reload": {"config", "control", "output"}, "cleanup": {"config", "output"},
+	"reload": {"config", "control", "output"}, "cleanup": {"config", "output"}, "schema": nil,
 }
 
 var shorts = map[string]string{"config": "c", "output": "o", "watch": "w", "control": "", "log-format": "", "log-level": ""}
@@ -33,7 +33,7 @@ func Verbs(t *testing.T, root *cobra.Command, p *part.Part, own []string) {
 			t.Errorf("%s: the default of --config is %s", sub.CommandPath(), f.DefValue)
 		}
 	}
-	want := append([]string{"check", "cleanup", "reload", "run", "status"}, own...)
+	want := append([]string{"check", "cleanup", "reload", "run", "schema", "status"}, own...)
 	slices.Sort(names)
 	if slices.Sort(want); !slices.Equal(names, want) {
 		t.Errorf("%s has %v, want %v", p.Name, names, want)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -48,16 +49,7 @@ func Running(ctx context.Context, all []*Part) ([]Brief, error) {
 	found := []Brief{}
 	var errs []error
 	for _, p := range all {
-		sockets := p.Usual()
-		if its, err := p.SocketOf(p.File()); err == nil {
-			sockets = append(sockets, its)
-		}
-		asked := make(map[string]bool)
-		for _, socket := range sockets {
-			if asked[socket] || !listens(socket) {
-				continue
-			}
-			asked[socket] = true
+		for _, socket := range p.Live() {
 			client := api.NewClient(socket)
 			s, err := p.Status(ctx, client)
 			client.Close()
@@ -70,6 +62,15 @@ func Running(ctx context.Context, all []*Part) ([]Brief, error) {
 		}
 	}
 	return found, errors.Join(errs...)
+}
+
+// Live are the control sockets of the part's daemons that run on this host: at the usual places, and that of the configuration in /etc/baton.
+func (p *Part) Live() []string {
+	sockets := p.Usual()
+	if its, err := p.SocketOf(p.File()); err == nil && !slices.Contains(sockets, its) {
+		sockets = append(sockets, its)
+	}
+	return slices.DeleteFunc(sockets, func(socket string) bool { return !listens(socket) })
 }
 
 // PrintRunning prints the daemons as a table.

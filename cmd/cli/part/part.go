@@ -14,6 +14,7 @@ import (
 
 	"baton/api"
 	"baton/cmd/cli"
+	"baton/document"
 )
 
 // Part describes a part to the code that makes its commands (verbs.go). So all parts have the same verbs, flags and file names.
@@ -32,6 +33,8 @@ type Part struct {
 
 	// Control returns a configuration's control socket, without reading the passwords and keys that the file names.
 	Control func(file string, text []byte) (string, error)
+	// Schema is the JSON Schema of the configuration.
+	Schema func() document.Schema
 	// Check reads and checks a configuration file, as run does. The error is a mistake of the user's.
 	Check func(file string) (Checked, error)
 	// Fits adds how a valid configuration fits this host. It is only for check, as a daemon waits for interfaces and the like. It may be nil.

@@ -2,6 +2,7 @@ package part
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,11 +25,33 @@ func (p *Part) Command(e cli.Env) *cobra.Command {
 		Annotations: map[string]string{cli.Elsewhere: fmt.Sprintf("start=systemctl start baton-%[1]s,stop=systemctl stop baton-%[1]s,"+
 			"restart=systemctl restart baton-%[1]s,logs=journalctl -u baton-%[1]s", p.Name)},
 	}
-	c.AddCommand(p.runCommand(e), p.checkCommand(e), p.statusCommand(e), p.reloadCommand(e), p.cleanupCommand(e))
+	c.AddCommand(p.runCommand(e), p.checkCommand(e), p.statusCommand(e), p.reloadCommand(e), p.cleanupCommand(e), p.schemaCommand(e))
 	for _, more := range p.More {
 		c.AddCommand(more(p, e))
 	}
 	return c
+}
+
+func (p *Part) schemaCommand(e cli.Env) *cobra.Command {
+	return Schema(e, p.program(), p.Name, p.Schema)
+}
+
+// Schema makes the command that prints what an editor needs to check and complete a configuration while it is written.
+func Schema(e cli.Env, program, name string, schema func() document.Schema) *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of the configuration, for editors",
+		Long: fmt.Sprintf(`Print the JSON Schema of %[1]s.yaml. Editors with a YAML language server check and complete the file by it if its first line names the schema:
+# yaml-language-server: $schema=/etc/baton/%[1]s.schema.json
+The schema knows the keys and the forms of their values. %[2]s %[1]s check finds more.`, name, program),
+		Example: fmt.Sprintf("  %[2]s %[1]s schema > /etc/baton/%[1]s.schema.json", name, program),
+		RunE: func(*cobra.Command, []string) error {
+			out := json.NewEncoder(e.Out)
+			out.SetEscapeHTML(false)
+			out.SetIndent("", "  ")
+			return out.Encode(schema())
+		},
+	}
 }
 
 // configFlag adds -c, --config.

@@ -21,7 +21,7 @@ func (c *controller) Run(ctx context.Context, report func(Outcome)) {
 	take := func(_ api.ControllerTopic, value json.RawMessage) { report(controllerOutcome(value, c.of.Prefix)) }
 	calls := rpc.Config{
 		Controllers: c.of.Controller.Endpoints(),
-		Topics: []api.ControllerTopic{api.TopicDistances}, Whole: take, Event: take,
+		Topics:      []api.ControllerTopic{api.TopicDistances}, Whole: take, Event: take,
 		Lost: func(err error) {
 			report(Outcome{Err: failed(Lost, "the connection to the controller has ended: %v", err)})
 		},

@@ -45,7 +45,6 @@ dot:graphviz
 jq:jq
 goaccess:goaccess
 prometheus:prometheus
-promtool:prometheus
 rsyslogd:rsyslog
 named-checkzone:bind9-utils
 etcd:etcd-server

@@ -237,7 +237,8 @@ func (n *Network) startRouter(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	file, socket, err := n.configure("router.yaml", n.withTokens(text))
+	saved := filepath.Join(n.lab.Dir(), "cdn", "saved") // what a router discovers outlives it, and must not outlive the lab
+	file, socket, err := n.configure("router.yaml", n.withTokens(text)+"\nsaved: "+saved+"\n")
 	if err != nil {
 		return err
 	}

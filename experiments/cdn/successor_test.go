@@ -36,6 +36,9 @@ func TestSuccessor(t *testing.T) {
 		}
 		get("at first", false)
 		before := n.live(t)
+		if before == "" {
+			t.Error("the controller knows no session that it has handed over")
+		}
 		get("on the session that was handed over", true)
 		if err := n.Replace(t.Context(), nil); err != nil {
 			return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
 )
@@ -14,18 +13,19 @@ func (h *Host) Dial(ctx context.Context, network, address string) (net.Conn, err
 	return h.DialFrom(ctx, network, "", address)
 }
 
-// DialFrom is Dial with a local address ("10.1.0.3:0"; empty: the kernel's choice).
+// DialFrom is Dial with a local address ("10.1.0.3:0", ":7000"; empty: the kernel's choice).
 func (h *Host) DialFrom(ctx context.Context, network, local, address string) (net.Conn, error) {
 	d := net.Dialer{}
 	d.SetMultipathTCP(false)
 	if local != "" {
-		at, err := netip.ParseAddrPort(local)
+		var err error
+		if strings.HasPrefix(network, "udp") {
+			d.LocalAddr, err = net.ResolveUDPAddr(network, local)
+		} else {
+			d.LocalAddr, err = net.ResolveTCPAddr(network, local)
+		}
 		if err != nil {
 			return nil, err
-		}
-		d.LocalAddr = net.TCPAddrFromAddrPort(at)
-		if strings.HasPrefix(network, "udp") {
-			d.LocalAddr = net.UDPAddrFromAddrPort(at)
 		}
 	}
 	var c net.Conn

@@ -64,13 +64,19 @@ func Running(ctx context.Context, all []*Part) ([]Brief, error) {
 	return found, errors.Join(errs...)
 }
 
-// Live are the control sockets of the part's daemons that run on this host: at the usual places, and that of the configuration in /etc/baton.
-func (p *Part) Live() []string {
+// Live are the control sockets of the part's daemons that run on this host: at the usual places, and that of the configuration in /etc/baton. Each is
+// there once, in whichever way it is found.
+func (p *Part) Live() (live []string) {
 	sockets := p.Usual()
-	if its, err := p.SocketOf(p.File()); err == nil && !slices.Contains(sockets, its) {
+	if its, err := p.SocketOf(p.File()); err == nil {
 		sockets = append(sockets, its)
 	}
-	return slices.DeleteFunc(sockets, func(socket string) bool { return !listens(socket) })
+	for _, socket := range sockets {
+		if !slices.Contains(live, socket) && listens(socket) {
+			live = append(live, socket)
+		}
+	}
+	return live
 }
 
 // PrintRunning prints the daemons as a table.

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/netip"
@@ -199,6 +200,13 @@ func (d *cdn) calls() northbound.Calls {
 		all = d.manager.Calls()
 	} else {
 		all.Hello = d.hello
+	}
+	welcome := all.Hello
+	all.Hello = func(ctx context.Context, who northbound.Caller, h api.ControllerHello) (api.ControllerWelcome, error) {
+		if term := d.c.store.Term(); !term.Master && d.manager != nil {
+			return api.ControllerWelcome{}, api.ControllerErrorf(api.ControllerUnavailable, "this controller is not the master: %s is", cmp.Or(term.Holder, "none"))
+		}
+		return welcome(ctx, who, h)
 	}
 	all.SetSurrogate = func(_ context.Context, _ northbound.Caller, p api.ControllerSurrogateSet) (api.ControllerSurrogate, error) {
 		return d.set.Set(p.Name, p.Change)

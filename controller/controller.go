@@ -238,8 +238,11 @@ func (c *Controller) follow(ctx context.Context) {
 	if err := c.switches.SetRole(ctx, role, term.Generation); err != nil {
 		c.log.Error("a switch has not taken the role", "err", err)
 	}
-	if term.Master {
+	switch {
+	case term.Master:
 		c.cdn.follow(ctx)
+	case c.north != nil:
+		c.north.Dismiss("this controller is not the master any more")
 	}
 }
 

@@ -19,7 +19,7 @@ type reactiveServer struct {
 	pool   *reactive.Pool
 	client *rpc.Client
 	stop   context.CancelFunc
-	run  sync.WaitGroup
+	run    sync.WaitGroup
 }
 
 func (r *Router) newReactive(v *config.VIP, proxy *fallback.Server) *reactiveServer {

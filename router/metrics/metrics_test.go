@@ -37,7 +37,7 @@ func status() api.RouterStatus {
 				{Server: "a.test", Expires: time.Unix(1800000000, 0), Warnings: []string{"it is for b.test"}}, {Server: "b.test", Warnings: []string{"refused"}},
 			}},
 		}}},
-		VIPs:     []api.RouterVIP{{Address: vip, Certificates: []api.RouterCertificate{{File: "/a.pem", Expires: time.Unix(1900000000, 0)}},
+		VIPs: []api.RouterVIP{{Address: vip, Certificates: []api.RouterCertificate{{File: "/a.pem", Expires: time.Unix(1900000000, 0)}},
 			Controller: &api.RouterController{Connected: true, IdleLegs: 8, HandedOver: 11, Proxied: map[string]uint64{"undone": 2}}}},
 		Overlaps: []api.RouterOverlap{{VIP: vip, Pool: "video", Other: "shop", Names: []string{"*.test", "a.test"}}},
 	}

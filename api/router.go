@@ -107,6 +107,15 @@ type RouterVIP struct {
 	Pipelining string         `json:"pipelining,omitempty"` // in mode handoff: hold or pass
 
 	Certificates []RouterCertificate `json:"certificates,omitempty"` // the router's own
+	Controller   *RouterController   `json:"controller,omitempty"`   // in mode reactive
+}
+
+// RouterController is what a VIP of mode reactive has of its controller.
+type RouterController struct {
+	Connected  bool              `json:"connected"`
+	IdleLegs   int               `json:"idle_legs"`
+	HandedOver uint64            `json:"handed_over"` // sessions
+	Proxied    map[string]uint64 `json:"proxied"`     // sessions that were not handed over, by reason
 }
 
 // RouterPool is a set of surrogates.

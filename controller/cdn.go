@@ -1,7 +1,9 @@
 package controller
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -64,7 +66,7 @@ func (c *Controller) serveCDN() error {
 		return nil
 	}
 	d.manager = handoff.New(handoff.Options{
-		Network: handoff.On(c.network, c.switches), Choose: d.choose, Publish: c.hub.Publish, Ended: d.ended, Log: c.log, Strip: cfg.Strip,
+		Network: handoff.On(c.network, c.switches), Choose: d.choose, Publish: c.hub.Publish, Ended: d.ended, Keep: d.keep, Forget: d.forget, Log: c.log, Strip: cfg.Strip,
 		Pin: c.o.Config.Paths.Spread == paths.SpreadPair, Patience: cfg.Handoff, Idle: cfg.Idle,
 	}, addresses(cfg))
 	d.manager.Attach(c.switches)
@@ -121,6 +123,39 @@ func (d *cdn) ended(surrogate, failure string) {
 	}
 }
 
+// keep keeps a handed-over session in the store, for a controller that comes after this one. If this one dies before the store has it, the session goes on
+// all the same: its entries are in the switches, until they are idle; but it stays on its path.
+func (d *cdn) keep(r handoff.Record) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		d.c.log.Error("a handed-over session cannot be kept", "client", r.Pair.Client.Peer, "err", err)
+		return
+	}
+	d.c.store.Handoffs.Record(store.Handoff{ID: uint64(r.ID), Client: r.Pair.Client.Peer, Surrogate: r.Name, Session: text})
+}
+
+func (d *cdn) forget(id uint32) { d.c.store.Handoffs.Forget(uint64(id)) }
+
+// restore takes over the sessions of the store: of this controller before its start, or of the master before it.
+func (d *cdn) restore() {
+	if d == nil || d.manager == nil {
+		return
+	}
+	var all []handoff.Record
+	for _, h := range d.c.store.Handoffs.All() {
+		var r handoff.Record
+		if err := json.Unmarshal(h.Session, &r); err != nil || uint64(r.ID) != h.ID {
+			d.c.log.Error("the store has a handed-over session that cannot be read", "id", h.ID, "client", h.Client, "err", err)
+			continue
+		}
+		all = append(all, r)
+	}
+	d.manager.Restore(all)
+	if len(all) > 0 {
+		d.c.log.Info("handed-over sessions of the controller before", "sessions", len(all))
+	}
+}
+
 // saving bounds the time that an operator waits for the store.
 const saving = 2 * time.Second
 
@@ -165,6 +200,13 @@ func (d *cdn) calls() northbound.Calls {
 		all = d.manager.Calls()
 	} else {
 		all.Hello = d.hello
+	}
+	welcome := all.Hello
+	all.Hello = func(ctx context.Context, who northbound.Caller, h api.ControllerHello) (api.ControllerWelcome, error) {
+		if term := d.c.store.Term(); !term.Master && d.manager != nil {
+			return api.ControllerWelcome{}, api.ControllerErrorf(api.ControllerUnavailable, "this controller is not the master: %s is", cmp.Or(term.Holder, "none"))
+		}
+		return welcome(ctx, who, h)
 	}
 	all.SetSurrogate = func(_ context.Context, _ northbound.Caller, p api.ControllerSurrogateSet) (api.ControllerSurrogate, error) {
 		return d.set.Set(p.Name, p.Change)

@@ -230,12 +230,19 @@ func (c *Controller) follow(ctx context.Context) {
 	if term.Master {
 		role = openflow.RoleMaster
 		c.network.Remember(c.remembered()) // also what another master has recorded since the start
+		c.cdn.restore()
 	}
 	c.log.Info("role", "master", term.Master, "generation", term.Generation, "holder", term.Holder, "why", term.Why)
 	ctx, cancel := context.WithTimeout(ctx, roleTime)
 	defer cancel()
 	if err := c.switches.SetRole(ctx, role, term.Generation); err != nil {
 		c.log.Error("a switch has not taken the role", "err", err)
+	}
+	switch {
+	case term.Master:
+		c.cdn.follow(ctx)
+	case c.north != nil:
+		c.north.Dismiss("this controller is not the master any more")
 	}
 }
 

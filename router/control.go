@@ -93,6 +93,7 @@ func (r *Router) Status() (api.RouterStatus, error) {
 		if v.Mode == config.Handoff {
 			vip.Pipelining = string(v.Pipelining)
 		}
+		vip.Controller = r.controllerOf(v.Address)
 		st.VIPs = append(st.VIPs, vip)
 	}
 	for _, p := range s.pools {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -203,6 +205,9 @@ func printRouter(out io.Writer, s *api.RouterStatus, wide bool, now time.Time) e
 			over = " over TLS"
 		}
 		fmt.Fprintf(out, "VIP %s, %s %s%s, %s\n", v.Address, v.Mode, v.Protocol, over, cli.Count(v.Routes, "route"))
+		if c := v.Controller; c != nil {
+			fmt.Fprintf(out, "  %s\n", controllerText(c))
+		}
 	}
 	if q := s.QUIC; q != nil {
 		fmt.Fprintf(out, "QUIC: %d of %d sessions in use, %d made by hellos, %d by connection ids\n", q.Sessions, q.Limit, q.Made, q.Moved)
@@ -259,4 +264,17 @@ func surrogateState(sg *api.RouterSurrogate) string {
 		state += ": " + sg.LastError
 	}
 	return state
+}
+
+// controllerText is what a VIP has of its controller.
+func controllerText(c *api.RouterController) string {
+	text := "no controller"
+	if c.Connected {
+		text = "controller connected"
+	}
+	text += fmt.Sprintf(", %s, %s handed over", cli.Count(c.IdleLegs, "idle leg"), cli.Count(int(c.HandedOver), "session"))
+	for _, why := range slices.Sorted(maps.Keys(c.Proxied)) {
+		text += fmt.Sprintf(", %d proxied (%s)", c.Proxied[why], why)
+	}
+	return text
 }

@@ -88,10 +88,7 @@ func (m *Manager) begin(s *sessions.Session, router uint64, p api.ControllerRequ
 		ready: make(chan struct{}), answer: make(chan struct{})}
 	h.record = api.ControllerHandoff{ID: uint64(h.id), Client: s.From, Service: s.To, Request: p.Request, Began: s.Since, Steps: slices.Clone(s.Trail)}
 	m.handoffs[h.id], m.byClient[s] = h, h
-	m.history = append(m.history, h)
-	if len(m.history) > m.o.History {
-		m.history = slices.Delete(m.history, 0, len(m.history)-m.o.History)
-	}
+	m.remembered(h)
 	s.Held, s.Handoff, s.State = true, uint64(h.id), api.ControllerRequested
 	m.table.Hurry(s)
 	m.counts.Began++

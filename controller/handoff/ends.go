@@ -22,14 +22,10 @@ func (m *Manager) over(h *handoff, why string) {
 			m.remember(sw, h.id)
 		}
 	}
-	delete(m.handoffs, h.id)
-	delete(m.byClient, h.client)
-	delete(m.byLeg, h.leg)
-	m.table.Remove(h.client)
-	m.table.Remove(h.leg)
 	m.counts.Ended++
 	m.o.Log.Debug("a handed-over session is over", "client", h.client.From, "surrogate", h.record.Surrogate, "why", why)
-	m.gone(h.client)
+	m.forget(h)
+	m.o.Forget(h.id)
 }
 
 // retire ends what a session was that a new one with the same addresses has replaced. The lock is held.
@@ -98,7 +94,7 @@ func (m *Manager) Wanted(sw uint64) []*openflow.FlowMod {
 	defer m.mu.Unlock()
 	var all []*openflow.FlowMod
 	for _, h := range m.handoffs {
-		if h.stage != handedOver {
+		if h.stage != handedOver || h.plan == nil {
 			continue
 		}
 		for _, mod := range h.plan.Mods {
@@ -144,9 +140,11 @@ func (m *Manager) reroute(ctx context.Context, h *handoff) {
 		return
 	}
 	had := map[string]Mod{}
-	for _, mod := range old.Mods {
-		if mod.lasting() {
-			had[mod.key()] = mod
+	if old != nil { // else another controller has made it: all entries are sent, and are there already unless the path is another
+		for _, mod := range old.Mods {
+			if mod.lasting() {
+				had[mod.key()] = mod
+			}
 		}
 	}
 	var changed []Mod

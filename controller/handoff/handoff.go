@@ -41,8 +41,9 @@ type handoff struct {
 
 	frames [][]byte // of the request on the leg
 	kept   int      // bytes in frames
-	plan   *Plan
+	plan   *Plan    // nil: not made yet, or made by another controller
 	pair   Pair
+	had    []uint64 // switches with entries that another controller has made
 
 	cancel context.CancelCauseFunc
 	ready  chan struct{} // closed: the request is complete on the leg
@@ -272,6 +273,7 @@ func (m *Manager) finish(h *handoff, plan *Plan) {
 	m.publish(h.client)
 	m.o.Publish(api.TopicHandoffs, h.described())
 	m.o.Ended(h.record.Surrogate, "")
+	m.o.Keep(h.recorded())
 }
 
 func (m *Manager) send(sw uint64, message openflow.Message) {
@@ -298,6 +300,9 @@ func reset(s *sessions.Session, toOther bool) []byte {
 
 // toClient passes a packet of the surrogate on as flow mod 2 would have done. The lock is held.
 func (m *Manager) toClient(h *handoff, f packet.Frame) {
+	if h.plan == nil {
+		return // of another controller, and the network is not known yet: the client learns the end by its own packets
+	}
 	m.send(h.plan.Core, &openflow.PacketOut{Buffer: openflow.NoBuffer, InPort: openflow.PortController, Actions: h.plan.ToClient, Data: f.Bytes})
 }
 
@@ -353,6 +358,9 @@ func refused(leg *sessions.Session) []byte {
 // switches are those that may have entries of a handoff. The lock is held.
 func (h *handoff) switches() map[uint64]bool {
 	all := map[uint64]bool{h.client.Other.At.Switch: true}
+	for _, sw := range h.had {
+		all[sw] = true
+	}
 	if h.plan != nil {
 		for _, mod := range h.plan.Mods {
 			all[mod.Switch] = true

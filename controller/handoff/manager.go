@@ -56,7 +56,11 @@ type Options struct {
 	// Ended gets the end of each attempt at a handoff: the surrogate, "" if none was chosen, and why it failed, "" if it did not: one of the keys
 	// of Counts.Failed. It must not call the manager.
 	Ended func(surrogate, failure string)
-	Log   *slog.Logger
+	// Keep keeps the record of a session that was handed over, for another controller, and Forget removes it at its end. They must neither wait nor
+	// call the manager.
+	Keep   func(Record)
+	Forget func(id uint32)
+	Log    *slog.Logger
 	// Strip removes timestamps, SACK-permitted and window scale from handshakes, as the paper does.
 	Strip bool
 	// Pin has every switch on a path get entries for a session: for paths that are spread by source and destination.
@@ -113,6 +117,12 @@ func New(o Options, a Addresses) *Manager {
 	}
 	if o.Ended == nil {
 		o.Ended = func(string, string) {}
+	}
+	if o.Keep == nil {
+		o.Keep = func(Record) {}
+	}
+	if o.Forget == nil {
+		o.Forget = func(uint32) {}
 	}
 	if o.Patience <= 0 {
 		o.Patience = 3 * time.Second

@@ -142,6 +142,17 @@ type play struct {
 
 func newPlay(t *testing.T, o Options) *play {
 	t.Helper()
+	p := newEmpty(t, o)
+	p.open(routerAt, serverAt, 5000, 6000)
+	p.open(clientAt, serviceAt, 100, 200)
+	p.say(clientAt, serviceAt, packet.ACK|packet.PSH, 100, 200, 78)
+	p.net.sent()
+	return p
+}
+
+// newEmpty is a play before its first packet.
+func newEmpty(t *testing.T, o Options) *play {
+	t.Helper()
 	p := &play{t: t, net: &fake{entries: map[uint64]map[string]*openflow.FlowMod{}, fail: map[uint64]error{}, stuck: map[uint64]bool{}}, caller: northbound.Caller{Connection: 7}}
 	o.Network = p.net
 	if o.Choose == nil {
@@ -152,10 +163,6 @@ func newPlay(t *testing.T, o Options) *play {
 	if _, err := p.hello(t.Context(), p.caller, api.ControllerHello{Name: "rr1", Service: serviceAt}); err != nil {
 		t.Fatal(err)
 	}
-	p.open(routerAt, serverAt, 5000, 6000)
-	p.open(clientAt, serviceAt, 100, 200)
-	p.say(clientAt, serviceAt, packet.ACK|packet.PSH, 100, 200, 78)
-	p.net.sent()
 	return p
 }
 

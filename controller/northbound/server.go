@@ -219,6 +219,17 @@ func (s *Server) Close() {
 	s.ended.Wait()
 }
 
+// Dismiss ends the WebSockets of request routers, which try the next controller then.
+func (s *Server) Dismiss(why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.open {
+		if c.caller().Router != "" {
+			c.end(closeGoing, why)
+		}
+	}
+}
+
 // SetTLS changes the certificates of a listener that has TLS, for connections to come.
 func (s *Server) SetTLS(c *tls.Config) {
 	c = c.Clone()

@@ -161,17 +161,21 @@ func (t *Table) open(now time.Time, at Point, w Way, f packet.Frame) Seen {
 	s := &Session{Way: w, Kind: kind, State: api.ControllerHandshake, Since: now, Last: now}
 	s.Opener.open(f)
 	s.Opener.note(f, at)
-	t.sessions[w] = s
-	if kind == Client {
-		t.prefixes[prefix(w.From.Addr())]++
+	t.add(s)
+	t.counts.Opened++
+	seen.Session, seen.Changed = s, true
+	return seen
+}
+
+func (t *Table) add(s *Session) {
+	t.sessions[s.Way] = s
+	if s.Kind == Client {
+		t.prefixes[prefix(s.From.Addr())]++
 	} else {
 		t.legs[s] = struct{}{}
 	}
 	s.due, _ = t.deadline(s)
 	heap.Push(&t.due, s)
-	t.counts.Opened++
-	seen.Session, seen.Changed = s, true
-	return seen
 }
 
 // segment is any packet but an opener's SYN.
@@ -243,6 +247,15 @@ func prefix(a netip.Addr) netip.Prefix {
 	}
 	p, _ := a.Prefix(bits)
 	return p
+}
+
+// Restore adds a session that was not seen from its beginning. It returns false if there is another one with its addresses.
+func (t *Table) Restore(s *Session) bool {
+	if t.sessions[s.Way] != nil || t.sessions[s.Way.Back()] != nil {
+		return false
+	}
+	t.add(s)
+	return true
 }
 
 // Remove forgets a session.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/netip"
 	"os"
@@ -33,11 +34,7 @@ func open(t testing.TB, c Config) *Store {
 }
 
 func handoff(id uint64) Handoff {
-	return Handoff{
-		ID: id, Client: netip.MustParseAddrPort("10.1.0.2:40000"), Service: netip.MustParseAddrPort("10.9.9.9:80"), Surrogate: "se1",
-		Leg:    api.RouterLeg{Local: netip.MustParseAddrPort("10.9.0.1:7"), Remote: netip.MustParseAddrPort("10.2.0.2:80")},
-		Access: "0000000000000001", Core: "0000000000000002", Cookie: 0xb702<<48 | id, Seq: 5, Ack: 1<<32 - 5, Began: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
-	}
+	return Handoff{ID: id, Client: netip.MustParseAddrPort("10.1.0.2:40000"), Surrogate: "se1", Session: json.RawMessage(`{"id":7}`)}
 }
 
 var compare = cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{})

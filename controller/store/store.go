@@ -4,6 +4,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,20 +23,12 @@ type Surrogate struct {
 	State  string `json:"state,omitempty"`  // "": that of the configuration
 }
 
-// Handoff is a live handoff: what another controller needs to end it, and to know its flows.
+// Handoff is a session that was handed over: what another controller needs to know it and to end it. The store reads no more of it than its number.
 type Handoff struct {
-	ID        uint64         `json:"id"`
-	Client    netip.AddrPort `json:"client"`
-	Service   netip.AddrPort `json:"service"`
-	Leg       api.RouterLeg  `json:"leg"`
-	Surrogate string         `json:"surrogate"`
-	Access    string         `json:"access"` // datapath ids of the switches with its flows
-	Core      string         `json:"core"`
-	Cookie    uint64         `json:"cookie"`
-	Seq       uint32         `json:"seq"` // added to what the client sends: equation 1
-	Ack       uint32         `json:"ack"` // added to what the client acknowledges: equation 4
-	Strip     bool           `json:"strip,omitempty"`
-	Began     time.Time      `json:"began"`
+	ID        uint64          `json:"id"`
+	Client    netip.AddrPort  `json:"client"` // for people, as the surrogate
+	Surrogate string          `json:"surrogate"`
+	Session   json.RawMessage `json:"session"`
 }
 
 // Host is where a host was seen, until the lease of its place ends.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"baton/api"
+	"baton/lab"
 )
 
 // northbound is the controller's, of the example: on the services' node.
@@ -46,8 +47,12 @@ func (n *Network) controllerConfig(dir string) (string, error) {
 	if !found {
 		return "", fmt.Errorf("controller.yaml of the example lists no switches")
 	}
+	head = n.withTokens(head)
+	if n.o.Standby {
+		head = n.shared(head)
+	}
 	var b strings.Builder
-	b.WriteString(strings.NewReplacer("/run/baton/", dir+"/", "/var/lib/baton/", dir+"/").Replace(n.withTokens(head)) + "\nswitches:\n")
+	b.WriteString(strings.NewReplacer("/run/baton/", dir+"/", "/var/lib/baton/", dir+"/").Replace(head) + "\nswitches:\n")
 	for i := 1; i <= n.o.Forwarders; i++ {
 		fmt.Fprintf(&b, "  - {id: %d, name: s%d, core: %v}\n", i, i, i > 1)
 	}
@@ -72,7 +77,7 @@ func (n *Network) startController(ctx context.Context) error {
 	}
 	n.controller = api.NewClient(filepath.Join(dir, "controller.sock"))
 	n.lab.T().Cleanup(n.controller.Close)
-	n.northbound = n.Services.HTTPClient(5 * time.Second)
+	n.northbound, n.asked = n.Services.HTTPClient(5*time.Second), northbound
 	n.lab.T().Cleanup(n.northbound.CloseIdleConnections)
 	if err := ready(ctx, n.Controller, patience, func() error { _, err := n.Topology(ctx); return err }); err != nil {
 		return err
@@ -131,9 +136,12 @@ func (n *Network) Counts(ctx context.Context) (api.ControllerStatus, error) {
 	return n.controller.Controller(ctx)
 }
 
-// Joined waits until the controller has found the request router's idle legs to all surrogates.
+// Joined waits until the controller that is asked has found the request router's idle legs to all surrogates.
 func (n *Network) Joined(ctx context.Context) error {
-	return ready(ctx, n.Controller, patience, func() error {
+	return lab.Poll(patience, func() error {
+		if ctx.Err() != nil {
+			return nil // the caller looks
+		}
 		var all []api.ControllerSurrogate
 		if err := n.ask(ctx, "surrogates", &all); err != nil {
 			return err
@@ -193,9 +201,9 @@ func (n *Network) Topology(ctx context.Context) (t api.ControllerTopology, err e
 	return t, n.ask(ctx, "topology", &t)
 }
 
-// ask reads a list of the controller's REST view.
+// ask reads a list of the REST view of the controller that is asked.
 func (n *Network) ask(ctx context.Context, what string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+northbound+"/v1/"+what, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.asked+"/v1/"+what, nil)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ const (
 	RouterHost = "10.11.0.110"
 	ReactiveAt = "10.11.0.111" // of the request router, for the reactive mode
 	Management = "10.9.1.11"   // of the services in the management network
+	StandbyAt  = "10.9.1.19"   // of the standby controller, there
 
 	Domain = "dizp.bt"
 	// Site is the gallery, by the CDN.
@@ -51,6 +52,8 @@ type Options struct {
 	Static bool
 	// Spare is a second link between the second and the third forwarder. It needs a controller: bridges would have a loop.
 	Spare bool
+	// Standby is a second controller, on a host of its own; both keep their state in a cluster of etcd.
+	Standby bool
 	// Edit changes the text of a configuration of the example before it is used; nil: it stays.
 	Edit     func(file, text string) string
 	Progress io.Writer // a line for each thing that is done; nil: none
@@ -62,6 +65,7 @@ type Network struct {
 	lab        *lab.Lab
 	Switches   *lab.Host // all forwarders but Open vSwitch
 	access     *lab.Host // Open vSwitch
+	second     *lab.Host // of the standby controller
 	Services   *lab.Host
 	Router     *lab.Host
 	Clients    []*lab.Host
@@ -74,15 +78,19 @@ type Network struct {
 	VSwitch    *peers.VSwitch // nil without Open vSwitch
 	NameServer *lab.Process
 	Controller *lab.Process // nil without
-	Page       string       // URL of the controller's page for the machine's own programs; "" without
-	Token      string       // of an operator, for it
+	Standby    *lab.Process // the second controller; nil without
+	Etcd       *peers.EtcdCluster
+	Page       string // URL of the controller's page for the machine's own programs; "" without
+	Token      string // of an operator, for it
 	Forwarders *lab.Process
 	Routing    *lab.Process
 
 	router     *api.Client
 	forwarders *api.Client
 	controller *api.Client
+	standby    *api.Client
 	northbound *http.Client
+	asked      string // the address of the northbound that is asked
 	stations   []station
 	began      time.Time
 }
@@ -106,6 +114,9 @@ func Build(ctx context.Context, l *lab.Lab, o Options) (*Network, error) {
 	if o.Forwarders < 2 {
 		return nil, fmt.Errorf("a line of %d forwarders: clients and surrogates are at different ones", o.Forwarders)
 	}
+	if o.Standby && !o.Controller {
+		return nil, errors.New("a standby controller without a controller")
+	}
 	if o.Spare && (o.Forwarders < 3 || !o.Controller) {
 		return nil, fmt.Errorf("a second link between forwarders 2 and 3 of %d needs both, and a controller", o.Forwarders)
 	}
@@ -119,7 +130,9 @@ func Build(ctx context.Context, l *lab.Lab, o Options) (*Network, error) {
 	}{
 		{"origin and caching surrogates: Apache, nginx", false, n.startContent},
 		{"tokens of the controller's callers", false, n.writeTokens},
+		{"etcd, three members", !o.Standby, n.startEtcd},
 		{"controller", !o.Controller, n.startController},
+		{"standby controller", !o.Standby, n.startStandby},
 		{fmt.Sprintf("%d forwarders in line", o.Forwarders), false, n.startForwarders},
 		{"discovery of forwarders and links", !o.Controller, n.Discovered},
 		{"name server", false, n.startNameServer},
@@ -156,6 +169,9 @@ func (n *Network) wire() {
 	halfway := (last + 1) / 2
 	n.Services = n.attach("services", halfway, 1, Services, "11")
 	n.Clients = []*lab.Host{n.attach("client1", 1, 1, "10.11.0.101", "15"), n.attach("client2", 1, 2, "10.11.0.102", "16")}
+	if n.o.Standby {
+		n.second = n.attach("standby", halfway, 4, "10.11.0.98", "19")
+	}
 	n.Router = n.attach("rr", last, 1, RouterHost, "12")
 	n.Router.Interface("eth0").Address(ReactiveAt + "/24")
 	n.Surrogates = []*lab.Host{n.attach("se1", last, 2, "10.11.0.11", "13"), n.attach("se2", max(2, last-1), 3, "10.11.0.12", "14")}

@@ -65,7 +65,7 @@ func (n *Network) forwarderConfig() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	head, _, _ := strings.Cut(text, "\ndatapaths:\n")
+	head, _, _ := strings.Cut(n.bothControllers(text), "\ndatapaths:\n")
 	if !n.o.Controller {
 		head = strings.Replace(head, "fail_mode: secure", "fail_mode: standalone", 1)
 	}
@@ -237,7 +237,8 @@ func (n *Network) startRouter(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	file, socket, err := n.configure("router.yaml", n.withTokens(text))
+	saved := filepath.Join(n.lab.Dir(), "cdn", "saved") // what a router discovers outlives it, and must not outlive the lab
+	file, socket, err := n.configure("router.yaml", n.withTokens(n.bothControllers(text))+"\nsaved: "+saved+"\n")
 	if err != nil {
 		return err
 	}

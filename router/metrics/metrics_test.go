@@ -37,7 +37,8 @@ func status() api.RouterStatus {
 				{Server: "a.test", Expires: time.Unix(1800000000, 0), Warnings: []string{"it is for b.test"}}, {Server: "b.test", Warnings: []string{"refused"}},
 			}},
 		}}},
-		VIPs:     []api.RouterVIP{{Address: vip, Certificates: []api.RouterCertificate{{File: "/a.pem", Expires: time.Unix(1900000000, 0)}}}},
+		VIPs: []api.RouterVIP{{Address: vip, Certificates: []api.RouterCertificate{{File: "/a.pem", Expires: time.Unix(1900000000, 0)}},
+			Controller: &api.RouterController{Connected: true, IdleLegs: 8, HandedOver: 11, Proxied: map[string]uint64{"undone": 2}}}},
 		Overlaps: []api.RouterOverlap{{VIP: vip, Pool: "video", Other: "shop", Names: []string{"*.test", "a.test"}}},
 	}
 }
@@ -96,6 +97,10 @@ func TestSeries(t *testing.T) {
 		`baton_router_surrogate_up{pool="video",surrogate="s2"} 0`,
 		`baton_router_surrogate_draining{pool="video",surrogate="s2"} 1`,
 		`baton_router_own_certificate_expires_timestamp_seconds{file="/a.pem",vip="10.9.9.9:80"} 1.9e+09`,
+		`baton_router_controller_up{vip="10.9.9.9:80"} 1`,
+		`baton_router_reactive_legs{vip="10.9.9.9:80"} 8`,
+		`baton_router_reactive_sessions_total{reason="",result="handed_over",vip="10.9.9.9:80"} 11`,
+		`baton_router_reactive_sessions_total{reason="undone",result="proxied",vip="10.9.9.9:80"} 2`,
 		`baton_router_certificate_overlaps{other="shop",pool="video",vip="10.9.9.9:80"} 2`,
 		`baton_router_certificate_warnings{pool="video",server="a.test",surrogate="s2"} 1`,
 		`baton_router_certificate_warnings{pool="video",server="b.test",surrogate="s2"} 1`,

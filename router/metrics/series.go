@@ -27,6 +27,7 @@ func Series(s *api.RouterStatus) []exporter.Number {
 		for _, c := range v.Certificates {
 			n.Gauge("own_certificate_expires_timestamp_seconds", "When a certificate of the router's own expires.", float64(c.Expires.Unix()), "vip", v.Address.String(), "file", c.File)
 		}
+		ofController(&n, v.Address.String(), v.Controller)
 	}
 	for _, o := range s.Overlaps {
 		n.GaugeInt("certificate_overlaps", "Names by which certificates of two pools of a VIP overlap: browsers may send requests to the wrong one.", len(o.Names),
@@ -51,6 +52,19 @@ func Series(s *api.RouterStatus) []exporter.Number {
 	n.Counter("config_reloads_total", "Reloads of the configuration, by result.", s.ReloadsFailed, "result", "failed")
 	n.Gauge("config_loaded_timestamp_seconds", "When the configuration in force was loaded.", float64(s.Loaded.UnixNano())/1e9)
 	return n
+}
+
+func ofController(n *exporter.Numbers, vip string, c *api.RouterController) {
+	if c == nil {
+		return
+	}
+	n.Yes("controller_up", "1 while a VIP of mode reactive is connected to a controller.", c.Connected, "vip", vip)
+	n.GaugeInt("reactive_legs", "Idle connections to surrogates of a VIP of mode reactive.", c.IdleLegs, "vip", vip)
+	const help = "Sessions of a VIP of mode reactive, by what became of them: handed_over, or proxied with the reason."
+	n.Counter("reactive_sessions_total", help, c.HandedOver, "vip", vip, "result", "handed_over", "reason", "")
+	for _, why := range slices.Sorted(maps.Keys(c.Proxied)) {
+		n.Counter("reactive_sessions_total", help, c.Proxied[why], "vip", vip, "result", "proxied", "reason", why)
+	}
 }
 
 func ofSurrogate(n *exporter.Numbers, pool string, s *api.RouterSurrogate) {

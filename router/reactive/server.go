@@ -39,8 +39,6 @@ type Options struct {
 	Call       time.Duration // of the controller. Default: 1 s
 	Handoff    time.Duration // until the controller has reset the router's sessions. Default: 5 s
 	Sessions   int           // at the same time. Default: 4,096; further ones wait in the listen queue
-	// Ended is called when a session has left the router: with "" if it was handed over, else with why it is proxied. It may be nil.
-	Ended func(why string)
 }
 
 // Server serves one service.
@@ -73,9 +71,6 @@ func New(o Options) *Server {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Ended == nil {
-		o.Ended = func(string) {}
 	}
 	s := &Server{o: o, listener: map[net.Listener]struct{}{}, proxied: map[string]uint64{}, slots: make(chan struct{}, o.Sessions)}
 	s.ctx, s.end = context.WithCancel(context.Background())
@@ -163,7 +158,6 @@ func (s *Server) serve(c net.Conn) {
 		s.proxied[why]++
 	}
 	s.mu.Unlock()
-	s.o.Ended(why)
 	if why == "" {
 		c.Close()
 		return

@@ -138,7 +138,7 @@ var versionForm = regexp.MustCompile(`[0-9]+\.[0-9][0-9.]*|dev`)
 
 func (s server) said() string {
 	out, _ := exec.Command(s.program, s.version...).CombinedOutput()
-	return strings.TrimSuffix(filepath.Base(s.program), "d") + "/" + versionForm.FindString(string(out))
+	return strings.Replace(filepath.Base(s.program), "knotd", "knot", 1) + "/" + versionForm.FindString(string(out))
 }
 
 // exchange asks a server from a host.

@@ -104,6 +104,12 @@ type ControllerStep struct {
 	Label string        `json:"label"` // "SYN", "setrequestsize 78", "flow mod 2"
 }
 
+// The states of a surrogate in the hands of its operators, for controllers and name servers.
+const (
+	InService   = "in-service"
+	Maintenance = "maintenance" // no new sessions
+)
+
 // ControllerSurrogate is a surrogate and its state.
 type ControllerSurrogate struct {
 	Name     string         `json:"name"`
@@ -111,7 +117,7 @@ type ControllerSurrogate struct {
 	Address  netip.AddrPort `json:"address"`
 	Up       bool           `json:"up"`
 	Error    string         `json:"error,omitempty"` // why it is not up
-	State    string         `json:"state"`           // in-service or maintenance
+	State    string         `json:"state"`           // InService or Maintenance
 	Weight   int            `json:"weight"`
 	Sessions int            `json:"sessions"`
 	Handoffs uint64         `json:"handoffs"`

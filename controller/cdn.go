@@ -165,7 +165,7 @@ func (d *cdn) save(c surrogates.Change) error {
 	defer cancel()
 	s := store.Surrogate{Name: c.Name, Weight: c.Weight}
 	if c.Maintenance != nil {
-		s.State = map[bool]string{true: surrogates.Maintenance, false: surrogates.InService}[*c.Maintenance]
+		s.State = map[bool]string{true: api.Maintenance, false: api.InService}[*c.Maintenance]
 	}
 	if err := d.c.store.Surrogates.Put(ctx, s); err != nil {
 		return api.ControllerErrorf(api.ControllerUnavailable, "the change cannot be kept: %v", err)
@@ -182,7 +182,7 @@ func (d *cdn) changed() {
 	for _, s := range d.c.store.Surrogates.All() {
 		c := surrogates.Change{Name: s.Name, Weight: s.Weight}
 		if s.State != "" {
-			idle := s.State == surrogates.Maintenance
+			idle := s.State == api.Maintenance
 			c.Maintenance = &idle
 		}
 		all = append(all, c)

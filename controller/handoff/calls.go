@@ -24,7 +24,7 @@ func (m *Manager) hello(_ context.Context, c northbound.Caller, hello api.Contro
 	m.routers[c.Connection] = hello
 	w := api.ControllerWelcome{Strip: m.o.Strip}
 	for _, s := range m.index.Surrogates {
-		w.Surrogates = append(w.Surrogates, api.ControllerSurrogate{Name: s.Name, Address: s.Address, Up: true, State: "in-service", Legs: m.legs(s)})
+		w.Surrogates = append(w.Surrogates, api.ControllerSurrogate{Name: s.Name, Address: s.Address, Up: true, State: api.InService, Legs: m.legs(s)})
 	}
 	return w, nil
 }

@@ -239,7 +239,7 @@ const (
 	maxWeight = 1000
 )
 
-var states = []string{"in-service", "maintenance"}
+var states = []string{api.InService, api.Maintenance}
 
 func invalid(field, format string, args ...any) error {
 	return api.ControllerErrorf(api.ControllerBadRequest, "%s %s", field, fmt.Sprintf(format, args...))

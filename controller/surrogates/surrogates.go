@@ -315,14 +315,8 @@ func (s *Set) Rates() map[string]float64 {
 	return rates
 }
 
-// The states of a surrogate, in changes and descriptions.
-const (
-	InService   = "in-service"
-	Maintenance = "maintenance"
-)
-
 func (m *member) described(now time.Time) api.ControllerSurrogate {
-	u := api.ControllerSurrogate{Name: m.Name, Site: m.site, Address: m.Address, Up: true, State: InService, Weight: m.weight,
+	u := api.ControllerSurrogate{Name: m.Name, Site: m.site, Address: m.Address, Up: true, State: api.InService, Weight: m.weight,
 		Sessions: m.sessions, Handoffs: m.handoffs, Legs: m.legs, Rate: m.rate(now)}
 	if err := m.down(now); err != nil {
 		u.Up, u.Error = false, err.Error()
@@ -332,7 +326,7 @@ func (m *member) described(now time.Time) api.ControllerSurrogate {
 		idle = *m.change.Maintenance
 	}
 	if idle {
-		u.State = Maintenance
+		u.State = api.Maintenance
 	}
 	if m.change.Weight != nil {
 		u.Weight = *m.change.Weight
@@ -382,10 +376,10 @@ func (s *Set) next(name string, c api.ControllerSurrogateChange) (Change, error)
 		next.Weight = c.Weight
 	}
 	if c.State != nil {
-		if *c.State != InService && *c.State != Maintenance {
-			return Change{}, fmt.Errorf("state %q: %w: use %s or %s", *c.State, api.ErrInvalid, InService, Maintenance)
+		if *c.State != api.InService && *c.State != api.Maintenance {
+			return Change{}, fmt.Errorf("state %q: %w: use %s or %s", *c.State, api.ErrInvalid, api.InService, api.Maintenance)
 		}
-		idle := *c.State == Maintenance
+		idle := *c.State == api.Maintenance
 		next.Maintenance = &idle
 	}
 	return next, nil

@@ -137,11 +137,11 @@ func TestOperatorsChanges(t *testing.T) {
 			}
 		}
 	})
-	weight, state, wrong, negative := 7, Maintenance, "asleep", -1
-	if u, err := s.Set("se1", api.ControllerSurrogateChange{Weight: &weight, State: &state}); err != nil || u.Weight != 7 || u.State != Maintenance {
+	weight, state, wrong, negative := 7, api.Maintenance, "asleep", -1
+	if u, err := s.Set("se1", api.ControllerSurrogateChange{Weight: &weight, State: &state}); err != nil || u.Weight != 7 || u.State != api.Maintenance {
 		t.Errorf("%+v, %v", u, err)
 	}
-	if len(saved) != 1 || len(published) != 1 || published[0].State != Maintenance {
+	if len(saved) != 1 || len(published) != 1 || published[0].State != api.Maintenance {
 		t.Errorf("saved %v, published %v", saved, published)
 	}
 	if got := choose(t, s, "se1", "se2"); got != "se2" || !strings.Contains(because(s), "se1 is in maintenance") && !strings.Contains(because(s), "se2") {
@@ -165,7 +165,7 @@ func TestOperatorsChanges(t *testing.T) {
 		t.Errorf("what could not be saved holds: %+v", u)
 	}
 	s.Changed(nil)
-	if u := s.List()[0]; u.Weight != 1 || u.State != InService {
+	if u := s.List()[0]; u.Weight != 1 || u.State != api.InService {
 		t.Errorf("after all changes were taken back: %+v", u)
 	}
 }

@@ -59,7 +59,7 @@ func Series(s *api.NameserverStatus) []exporter.Number {
 	}
 	for _, u := range s.Surrogates {
 		n.Yes("surrogate_up", "Whether the surrogate's checks pass.", u.Up, "surrogate", u.Name)
-		n.Yes("surrogate_in_service", "Whether it is not in maintenance.", u.State == "in-service", "surrogate", u.Name)
+		n.Yes("surrogate_in_service", "Whether it is not in maintenance.", u.State == api.InService, "surrogate", u.Name)
 		n.GaugeInt("surrogate_weight", "Weight.", u.Weight, "surrogate", u.Name)
 		n.GaugeInt("surrogate_sessions", "Sessions, as the controller counts them.", u.Sessions, "surrogate", u.Name)
 		n.Counter("surrogate_chosen_total", "Answers with its addresses.", u.Chosen, "surrogate", u.Name)

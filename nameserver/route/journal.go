@@ -133,11 +133,11 @@ func (t *Table) Sites() (out []api.NameserverSite) {
 func (t *Table) surrogate(u *policy.Surrogate, site *policy.Site, view *follow.View) api.NameserverSurrogate {
 	o, _, source := t.observe(u, view)
 	s := api.NameserverSurrogate{
-		Name: u.Name, Site: site.Name, Addresses: u.Addresses, Up: !o.Down, Error: o.Error, State: "in-service", Weight: o.WeightOf(u),
+		Name: u.Name, Site: site.Name, Addresses: u.Addresses, Up: !o.Down, Error: o.Error, State: api.InService, Weight: o.WeightOf(u),
 		Sessions: o.Sessions, Source: string(source), Chosen: t.count("/" + u.Name).chosen.Load(),
 	}
 	if o.InMaintenance(u) || site.Maintenance {
-		s.State = "maintenance"
+		s.State = api.Maintenance
 	}
 	return s
 }
@@ -156,7 +156,7 @@ func (t *Table) Change(c api.NameserverChange) (api.NameserverSurrogate, error) 
 	if c.Weight != nil && *c.Weight < 0 {
 		return api.NameserverSurrogate{}, fmt.Errorf("%w: weight %d is below 0", api.ErrInvalid, *c.Weight)
 	}
-	if c.State != nil && *c.State != "in-service" && *c.State != "maintenance" {
+	if c.State != nil && *c.State != api.InService && *c.State != api.Maintenance {
 		return api.NameserverSurrogate{}, fmt.Errorf("%w: state %q is neither in-service nor maintenance", api.ErrInvalid, *c.State)
 	}
 	was := t.changes[u.Name]
@@ -164,7 +164,7 @@ func (t *Table) Change(c api.NameserverChange) (api.NameserverSurrogate, error) 
 		was.weight = c.Weight
 	}
 	if c.State != nil {
-		maintenance := *c.State == "maintenance"
+		maintenance := *c.State == api.Maintenance
 		was.maintenance = &maintenance
 	}
 	t.changes[u.Name] = was

@@ -15,6 +15,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"baton/api"
 	"baton/nameserver/answer"
 	"baton/nameserver/config"
 	"baton/nameserver/follow"
@@ -144,7 +145,7 @@ func (t *Table) observe(u *policy.Surrogate, view *follow.View) (policy.Observed
 	told, known := view.Surrogates[u.Name]
 	source := view.Source
 	if known {
-		maintenance := told.State == "maintenance"
+		maintenance := told.State == api.Maintenance
 		o.Maintenance, o.Weight = &maintenance, &told.Weight
 	}
 	if known && source != follow.Checks {

@@ -52,7 +52,7 @@ func controllerOutcome(value json.RawMessage, prefix string) Outcome {
 		if !config.SurrogateName.MatchString(sg.Name) || !sg.Address.IsValid() || sg.Address.Port() == 0 || sg.Weight < 0 {
 			return Outcome{Err: failed(Malformed, "the controller's surrogate %q at %v with weight %d cannot be one", s.Name, s.Address, s.Weight)}
 		}
-		if s.State != inService {
+		if s.State != api.InService {
 			sg.Weight = 0
 		}
 		set.Surrogates = append(set.Surrogates, sg)
@@ -70,6 +70,3 @@ func controllerOutcome(value json.RawMessage, prefix string) Outcome {
 	set.Surrogates = sorted(set.Surrogates)
 	return Outcome{Set: set}
 }
-
-// inService is the state of a surrogate that takes sessions, in a controller's words.
-const inService = "in-service"

@@ -44,46 +44,40 @@ func ProcessorOf(kase, measure, contender, base string) Figure {
 // them are left out.
 func FigureOf(kase, measure string, contenders []string, combine func([]Sample) float64) Figure {
 	return func(r *Results) (Estimate, error) {
-		rounds := map[int][]Sample{}
-		for i, c := range contenders {
-			for _, s := range r.Samples {
-				if s.Case == kase && s.Contender == c && s.Measure == measure && len(rounds[s.Round]) == i {
-					rounds[s.Round] = append(rounds[s.Round], s)
-				}
-			}
-		}
-		var values []float64
-		for _, samples := range rounds {
-			if len(samples) == len(contenders) {
-				values = append(values, combine(samples))
-			}
-		}
-		e := estimate(values)
+		e := r.combined(len(contenders), func(s *Sample, i int) bool {
+			return s.Case == kase && s.Contender == contenders[i] && s.Measure == measure
+		}, combine)
 		return e, e.missing(append([]string{kase, measure}, contenders...)...)
 	}
 }
 
-// AcrossOf computes one figure for each round from a contender's samples in some cases, which combine gets in order. Rounds that lack one of them
-// are left out.
+// AcrossOf is FigureOf for a contender's samples in some cases.
 func AcrossOf(cases []string, measure, contender string, combine func([]Sample) float64) Figure {
 	return func(r *Results) (Estimate, error) {
-		rounds := map[int][]Sample{}
-		for i, c := range cases {
-			for _, s := range r.Samples {
-				if s.Case == c && s.Contender == contender && s.Measure == measure && len(rounds[s.Round]) == i {
-					rounds[s.Round] = append(rounds[s.Round], s)
-				}
-			}
-		}
-		var values []float64
-		for _, samples := range rounds {
-			if len(samples) == len(cases) {
-				values = append(values, combine(samples))
-			}
-		}
-		e := estimate(values)
+		e := r.combined(len(cases), func(s *Sample, i int) bool {
+			return s.Case == cases[i] && s.Contender == contender && s.Measure == measure
+		}, combine)
 		return e, e.missing(append([]string{measure, contender}, cases...)...)
 	}
+}
+
+// combined computes one figure for each round that has a sample for each of n places.
+func (r *Results) combined(n int, at func(s *Sample, place int) bool, combine func([]Sample) float64) Estimate {
+	rounds := map[int][]Sample{}
+	for i := range n {
+		for _, s := range r.Samples {
+			if at(&s, i) && len(rounds[s.Round]) == i {
+				rounds[s.Round] = append(rounds[s.Round], s)
+			}
+		}
+	}
+	var values []float64
+	for _, samples := range rounds {
+		if len(samples) == n {
+			values = append(values, combine(samples))
+		}
+	}
+	return estimate(values)
 }
 
 // LargestOf is the figure with the largest median. Figures that were not measured are left out, unless all are.

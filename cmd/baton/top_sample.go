@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -363,5 +362,5 @@ func (s *topSample) check(all []*part.Part) error {
 	if len(s.Parts) > 0 {
 		return nil
 	}
-	return fmt.Errorf("no part of Baton is running; to start one: systemctl start baton-%[1]s, or baton %[1]s run -c %[2]s", all[0].Name, all[0].File())
+	return part.NoneRuns(all)
 }

@@ -32,8 +32,7 @@ the configurations in /etc/baton. Exit status 1 means that none runs. For detail
 			return watch.Run(cmd.Context(), e.Out, func(ctx context.Context) error {
 				found, err := Running(ctx, all())
 				if len(found) == 0 && err == nil {
-					one := all()[0]
-					err = fmt.Errorf("no part of Baton is running; to start one: systemctl start baton-%[1]s, or %[2]s %[1]s run -c %[3]s", one.Name, one.program(), one.File())
+					err = NoneRuns(all())
 				}
 				return errors.Join(format.Print(e.Out, found, func(out io.Writer, wide bool) error { return PrintRunning(out, found, wide, time.Now()) }), err)
 			})
@@ -42,6 +41,12 @@ the configurations in /etc/baton. Exit status 1 means that none runs. For detail
 	format.Flag(c)
 	watch.Flag(c)
 	return c
+}
+
+// NoneRuns is the error when none of the parts runs on this host. It says how to start one.
+func NoneRuns(all []*Part) error {
+	one := all[0]
+	return fmt.Errorf("no part of Baton is running; to start one: systemctl start baton-%[1]s, or %[2]s %[1]s run -c %[3]s", one.Name, one.program(), one.File())
 }
 
 // Running are the daemons of this host. The error is about those that do not answer.

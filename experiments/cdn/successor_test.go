@@ -31,14 +31,7 @@ func TestSuccessor(t *testing.T) {
 		if err := n.Joined(t.Context()); err != nil {
 			return err
 		}
-		client := n.Clients[0].HTTPClient(30 * time.Second)
-		get := func(when string, again bool) {
-			t.Helper()
-			reused, err := n.fetch(t.Context(), client)
-			if err != nil || reused != again {
-				t.Errorf("%s: %v, on the connection of before: %v", when, err, reused)
-			}
-		}
+		get := n.visitor(t)
 		get("at first", false)
 		before := n.live(t)
 		get("on the session that was handed over", true)
@@ -65,6 +58,17 @@ func TestSuccessor(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// visitor is a client that gets a picture by the reactive mode again and again, on the connection of before or on a first one.
+func (n *Network) visitor(t *testing.T) func(when string, again bool) {
+	client := n.Clients[0].HTTPClient(30 * time.Second)
+	return func(when string, again bool) {
+		t.Helper()
+		if reused, err := n.fetch(t.Context(), client); err != nil || reused != again {
+			t.Errorf("%s: %v, on the connection of before: %v", when, err, reused)
+		}
 	}
 }
 
@@ -123,13 +127,7 @@ func TestTwoControllers(t *testing.T) {
 		if err := n.Joined(t.Context()); err != nil {
 			return err
 		}
-		client := n.Clients[0].HTTPClient(30 * time.Second)
-		get := func(when string, again bool) {
-			t.Helper()
-			if reused, err := n.fetch(t.Context(), client); err != nil || reused != again {
-				t.Errorf("%s: %v, on the connection of before: %v", when, err, reused)
-			}
-		}
+		get := n.visitor(t)
 		get("at first", false)
 		known, entries := n.live(t), n.entriesOf(t)
 
@@ -137,7 +135,7 @@ func TestTwoControllers(t *testing.T) {
 		if err := n.Controller.Kill(); err != nil {
 			return err
 		}
-		n.rules(t, n.standby)
+		n.is(t, n.standby, ruling)
 		t.Logf("the standby controller rules after %v", time.Since(began).Round(time.Millisecond))
 		if after := n.entriesOf(t); after < entries {
 			t.Errorf("%d flow entries, and %d before", after, entries)
@@ -153,21 +151,15 @@ func TestTwoControllers(t *testing.T) {
 		if n.Controller, err = n.run(n.Services, "controller", n.controllerFile()); err != nil {
 			return err
 		}
-		n.sees(t, n.controller)
+		n.is(t, n.controller, connected)
 		if err := n.Standby.Signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
-		n.rules(t, n.controller)
+		n.is(t, n.controller, ruling)
 		if err := n.Standby.Signal(syscall.SIGCONT); err != nil {
 			return err
 		}
-		lab.Eventually(t, patience, func() error {
-			s, err := n.standby.Controller(t.Context())
-			if err == nil && s.Store.Master {
-				err = errors.New("a master that was stopped still thinks that it is one")
-			}
-			return err
-		})
+		n.is(t, n.standby, abdicated) // though it was stopped, and not told
 		get("with the first one again", true)
 		n.asked = northbound
 		n.serves(t, "the first one again")
@@ -186,13 +178,7 @@ func TestTwoControllers(t *testing.T) {
 				return err
 			}
 		}
-		lab.Eventually(t, patience, func() error {
-			s, err := n.controller.Controller(t.Context())
-			if err == nil && s.Store.Master {
-				err = errors.New("it is the master without a quorum")
-			}
-			return err
-		})
+		n.is(t, n.controller, abdicated)
 		get("without a quorum", true)
 		picture("without a quorum")
 		for _, m := range n.Etcd.Members[1:] {
@@ -208,41 +194,47 @@ func TestTwoControllers(t *testing.T) {
 	}
 }
 
-// rules waits until a controller is the master at all switches.
-func (n *Network) rules(t *testing.T, c *api.Client) {
+// is waits until a controller is as it should be.
+func (n *Network) is(t *testing.T, c *api.Client, as func(api.ControllerStatus) error) {
 	t.Helper()
 	lab.Eventually(t, patience, func() error {
 		s, err := c.Controller(t.Context())
 		if err != nil {
 			return err
 		}
-		if !s.Store.Master {
-			return fmt.Errorf("the master is %s", s.Store.Holder)
-		}
-		for _, sw := range s.Switches {
-			if !sw.Up || sw.Role != "master" {
-				return fmt.Errorf("%s is up: %v, with role %s", sw.Name, sw.Up, sw.Role)
-			}
-		}
-		return nil
+		return as(s)
 	})
 }
 
-// sees waits until a controller is connected to all switches.
-func (n *Network) sees(t *testing.T, c *api.Client) {
-	t.Helper()
-	lab.Eventually(t, patience, func() error {
-		s, err := c.Controller(t.Context())
-		if err != nil {
-			return err
+// ruling is a controller that is the master at all switches.
+func ruling(s api.ControllerStatus) error {
+	if !s.Store.Master {
+		return fmt.Errorf("the master is %s", s.Store.Holder)
+	}
+	for _, sw := range s.Switches {
+		if !sw.Up || sw.Role != "master" {
+			return fmt.Errorf("%s is up: %v, with role %s", sw.Name, sw.Up, sw.Role)
 		}
-		for _, sw := range s.Switches {
-			if !sw.Up {
-				return fmt.Errorf("%s is not connected", sw.Name)
-			}
+	}
+	return nil
+}
+
+// abdicated is a controller that knows that it is not the master.
+func abdicated(s api.ControllerStatus) error {
+	if s.Store.Master {
+		return errors.New("it still takes itself for the master")
+	}
+	return nil
+}
+
+// connected is a controller that all switches are connected to.
+func connected(s api.ControllerStatus) error {
+	for _, sw := range s.Switches {
+		if !sw.Up {
+			return fmt.Errorf("%s is not connected", sw.Name)
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // serves waits until the controller that is asked hands a new session over: the request router must have found it.

@@ -12,6 +12,9 @@ import (
 	"baton/lab/peers"
 )
 
+// byController is where the controller hands sessions over.
+var byController = netip.MustParseAddrPort(cdn.ReactiveAt + ":8084")
+
 // contenders are all ways to a surrogate, the baseline first, and the controller itself.
 func contenders() []contender {
 	transfers := []string{start, first, handshake, redirection, keepAlive, download, bandwidth}
@@ -25,12 +28,12 @@ func contenders() []contender {
 		{Name: redirect, Is: "`baton router`, mode `redirect`", Start: begin(followed, nil), Skips: but(transfers...)},
 		{Name: dnsRouting, Is: "`baton nameserver` answers with the surrogate's address; each request asks anew", Start: begin(front{name: "near.cdn." + cdn.Domain}, nil),
 			Skips: but(start, first)},
-		{Name: haproxy, Is: "HAProxy on the request router, HTTP mode, `http-reuse always`", Start: begin(vip(cdn.RouterHost+":8090"), proxy), Skips: but(transfers...)},
-		{Name: reactive, Is: "the controller joins the sessions by flow mods; paths that are installed stay", Start: begin(vip(cdn.ReactiveAt+":8084"), nil),
+		{Name: haproxy, Is: "HAProxy on the request router, HTTP mode, `http-reuse always`", Start: begin(vip(proxyAt), proxy), Skips: but(transfers...)},
+		{Name: reactive, Is: "the controller joins the sessions by flow mods; paths that are installed stay", Start: begin(front{target: byController}, nil),
 			Skips: but(append(transfers, mods, killed)...)},
-		{Name: anew, Is: "the same with `paths: {cache: false}`: each request installs its paths", Start: begin(vip(cdn.ReactiveAt+":8084"), uncached),
+		{Name: anew, Is: "the same with `paths: {cache: false}`: each request installs its paths", Start: begin(front{target: byController}, uncached),
 			Skips: but(start, mods)},
-		{Name: stripped, Is: "reactive with `options: strip`: no window scale, SACK and timestamps, as in the paper", Start: begin(vip(cdn.ReactiveAt+":8084"), strip),
+		{Name: stripped, Is: "reactive with `options: strip`: no window scale, SACK and timestamps, as in the paper", Start: begin(front{target: byController}, strip),
 			Skips: but(download, bandwidth)},
 		{Name: controller, Is: "`baton controller`", Start: begin(front{}, nil), Skips: but(goodput, packets, discovery, cut)},
 	}
@@ -61,7 +64,7 @@ func but(measures ...string) func(experiments.Case, string) bool {
 }
 
 func proxy(_ context.Context, t *turn) error {
-	s := peers.HAProxy(t.Topology.Router, peers.HAProxyOptions{Port: proxyPort, Backends: []string{surrogate}})
+	s := peers.HAProxy(t.Topology.Router, peers.HAProxyOptions{Port: int(netip.MustParseAddrPort(proxyAt).Port()), Backends: []string{surrogate}})
 	t.Runs(s.Process, s.Version)
 	t.OnEnd(func() error { return s.Process.Stop(2 * time.Second) })
 	return nil

@@ -46,38 +46,45 @@ func requests(o experiments.Options) int64 {
 
 // ask has the client ask the front, and returns also what became of each request.
 func (t *Topology) ask(ctx context.Context, o load.Options) (load.Result, []load.Exchange, error) {
-	var all []load.Exchange
-	o.Workers, o.Size, o.Follow, o.Enter = 1, -1, t.front.follow, t.Clients[0].Do
-	o.Each = func(x load.Exchange) { all = append(all, x) }
-	if t.front.name != "" {
-		return t.askResolved(ctx, o, &all)
+	if t.front.name == "" {
+		return t.askAt(t.front.target, o)
 	}
-	o.Targets = []netip.AddrPort{t.front.target}
-	r, err := load.Run(o)
-	return r, all, err
-}
-
-// askResolved asks the name server before each request: the time that it takes is the request's.
-func (t *Topology) askResolved(ctx context.Context, o load.Options, all *[]load.Exchange) (total load.Result, _ []load.Exchange, _ error) {
+	var total load.Result
+	var all []load.Exchange
 	n := o.Requests
 	o.Requests = 1
-	for range n {
+	for range n { // the name server is asked before each request: the time that it takes is the request's
 		took, at, err := t.lookUp(ctx, o.Sources)
 		if err != nil {
 			return total, nil, err
 		}
-		o.Targets = []netip.AddrPort{netip.AddrPortFrom(at, 80)}
-		r, err := load.Run(o)
+		r, one, err := t.askAt(netip.AddrPortFrom(at, 80), o)
 		if err != nil {
 			return total, nil, err
 		}
-		total.Requests += r.Requests
-		total.Errors += r.Errors
-		total.First = errors.Join(total.First, r.First)
-		last := &(*all)[len(*all)-1]
-		last.Due = last.Due.Add(-took)
+		add(&total, r)
+		for _, x := range one {
+			x.Due = x.Due.Add(-took)
+			all = append(all, x)
+		}
 	}
-	return total, *all, nil
+	return total, all, nil
+}
+
+// askAt is ask for a front whose address is known.
+func (t *Topology) askAt(target netip.AddrPort, o load.Options) (load.Result, []load.Exchange, error) {
+	var all []load.Exchange
+	o.Targets, o.Workers, o.Size, o.Follow, o.Enter = []netip.AddrPort{target}, 1, -1, t.front.follow, t.Clients[0].Do
+	o.Each = func(x load.Exchange) { all = append(all, x) }
+	r, err := load.Run(o)
+	return r, all, err
+}
+
+// add adds up what became of requests.
+func add(total *load.Result, r load.Result) {
+	total.Requests += r.Requests
+	total.Errors += r.Errors
+	total.First = errors.Join(total.First, r.First)
 }
 
 // lookUp asks the name server for the front's name.
@@ -166,9 +173,7 @@ func newcomers(ctx context.Context, t *turn) (sample, error) {
 	for range max(3, requests(t.Options)/20) {
 		err := t.Topology.guest(func(from netip.Addr) error {
 			r, one, err := t.Topology.ask(ctx, load.Options{Path: small, Requests: 1, Sources: []netip.Addr{from}})
-			total.Requests += r.Requests
-			total.Errors += r.Errors
-			total.First = errors.Join(total.First, r.First)
+			add(&total, r)
 			all = append(all, one...)
 			return err
 		})
@@ -229,9 +234,7 @@ func countFlowMods(ctx context.Context, t *turn) (sample, error) {
 		if err != nil {
 			return sample{}, err
 		}
-		total.Requests += r.Requests
-		total.Errors += r.Errors
-		total.First = errors.Join(total.First, r.First)
+		add(&total, r)
 		if r.Requests == 0 {
 			return answered(total, nil)
 		}
@@ -254,7 +257,7 @@ func countFlowMods(ctx context.Context, t *turn) (sample, error) {
 func killController(ctx context.Context, t *turn) (sample, error) {
 	length := max(t.Options.Duration, 2*time.Second)
 	// By handoffs in the router's kernel also new sessions go on. The controller's own go on where they are.
-	o := load.Options{Path: small, Duration: length, Connections: 8, Even: true, Think: 20 * time.Millisecond, Reuse: t.Topology.front.target.Port() == 8084}
+	o := load.Options{Path: small, Duration: length, Connections: 8, Even: true, Think: 20 * time.Millisecond, Reuse: t.Topology.front.target == byController}
 	kill := make(chan error, 1)
 	time.AfterFunc(length/3, func() { kill <- t.Topology.Controller.Kill() })
 	r, _, err := t.Topology.ask(ctx, o)

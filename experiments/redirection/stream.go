@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"time"
+
+	"baton/lab"
 )
 
 // stream sends to the tracked service for a while, and returns what has arrived.
@@ -76,10 +78,7 @@ func cutLink(ctx context.Context, t *turn) (sample, error) {
 	}
 	defer c.Close()
 	longest := 0.0
-	for _, link := range []interface {
-		SetDown()
-		SetUp()
-	}{n.Line[1].A, n.SpareLink.A} { // one of the two is on the path
+	for _, link := range []*lab.Interface{n.Line[1].A, n.SpareLink.A} { // one of the two is on the path
 		pause, err := pauseOf(ctx, c, sink, link.SetDown)
 		link.SetUp()
 		if err != nil {

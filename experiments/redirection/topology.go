@@ -39,7 +39,7 @@ type front struct {
 // Addresses of what is added to the network of examples/cdn.
 const (
 	surrogate = "10.11.0.11:80"
-	proxyPort = 8090 // HAProxy's, at the request router
+	proxyAt   = cdn.RouterHost + ":8090" // HAProxy's, at the request router
 	// tracked is a service whose sessions the controller tracks. It hands none of them over, as nothing asks for it.
 	tracked = cdn.ReactiveAt + ":8085"
 

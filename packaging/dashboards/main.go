@@ -59,7 +59,7 @@ type row struct {
 type panel struct {
 	title, unit string
 	queries     []query
-	number      bool // one number in place of a graph
+	number      bool // one number instead of a graph
 }
 
 type query struct{ expr, legend string }

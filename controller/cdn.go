@@ -203,8 +203,8 @@ func (d *cdn) calls() northbound.Calls {
 	}
 	welcome := all.Hello
 	all.Hello = func(ctx context.Context, who northbound.Caller, h api.ControllerHello) (api.ControllerWelcome, error) {
-		if term := d.c.store.Term(); !term.Master && d.manager != nil {
-			return api.ControllerWelcome{}, api.ControllerErrorf(api.ControllerUnavailable, "this controller is not the master: %s is", cmp.Or(term.Holder, "none"))
+		if err := d.c.master(); err != nil {
+			return api.ControllerWelcome{}, err
 		}
 		return welcome(ctx, who, h)
 	}
@@ -212,6 +212,14 @@ func (d *cdn) calls() northbound.Calls {
 		return d.set.Set(p.Name, p.Change)
 	}
 	return all
+}
+
+// master returns why request routers are to go to another controller.
+func (c *Controller) master() error {
+	if term := c.store.Term(); !term.Master {
+		return api.ControllerErrorf(api.ControllerUnavailable, "this controller is not the master: %s is", cmp.Or(term.Holder, "none"))
+	}
+	return nil
 }
 
 // hello welcomes a request router in the native mode.
@@ -224,7 +232,7 @@ func (d *cdn) hello(_ context.Context, _ northbound.Caller, h api.ControllerHell
 
 // source has the functions of the northbound that read.
 func (c *Controller) source() northbound.Source {
-	s := northbound.Source{Topology: c.Topology}
+	s := northbound.Source{Topology: c.Topology, Master: c.master}
 	d := c.cdn
 	if d == nil {
 		return s

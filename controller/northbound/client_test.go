@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -193,6 +194,41 @@ func TestClientLeavesWhoRefuses(t *testing.T) {
 	}
 	cancel()
 	<-ended
+}
+
+// TestFollowersLeaveWhoIsNoMaster: what request routers decide by is told by the master alone; who looks on stays.
+func TestFollowersLeaveWhoIsNoMaster(t *testing.T) {
+	var demoted atomic.Bool
+	first := start(t, func(c *Config) {
+		c.Source.Master = func() error {
+			if demoted.Load() {
+				return api.ControllerErrorf(api.ControllerUnavailable, "this controller is not the master: b is")
+			}
+			return nil
+		}
+	})
+	second := start(t, nil)
+	client := rpc.New(rpc.Config{
+		Controllers: []rpc.Endpoint{endpoint(first, Router), endpoint(second, Router)}, Topics: []api.ControllerTopic{api.TopicSurrogates, api.TopicDistances},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- client.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+	eventually(t, "it follows the first", func() bool { return first.hub.Watched(api.TopicDistances) })
+	looks := first.dial(t, Operator)
+	if _, code, text := looks.call("subscribe", `{"topics":["surrogates"]}`); code != 0 {
+		t.Fatal(text)
+	}
+	demoted.Store(true)
+	first.Dismiss("this controller is not the master any more")
+	eventually(t, "it follows the second", func() bool { return second.hub.Watched(api.TopicDistances) })
+	if _, code, text := looks.call("subscribe", `{"topics":["distances"]}`); code != api.ControllerUnavailable || !strings.Contains(text, "b is") {
+		t.Errorf("distances of who is not the master: %d %s", code, text)
+	}
+	if first.hub.Watched(api.TopicDistances) || !first.hub.Watched(api.TopicSurrogates) {
+		t.Error("who looks on follows something else")
+	}
 }
 
 // TestClientNoticesSilence: a controller whose host has vanished does not answer pings.

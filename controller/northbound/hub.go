@@ -145,3 +145,15 @@ func (h *Hub) follow(s *subscriber, topic api.ControllerTopic, want bool) {
 	delete(s.topics, topic)
 	h.watching[topic].Add(-1)
 }
+
+// followed reports whether a subscriber follows one of some topics.
+func (h *Hub) followed(s *subscriber, some func(api.ControllerTopic) bool) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for t := range s.topics {
+		if some(t) {
+			return true
+		}
+	}
+	return false
+}

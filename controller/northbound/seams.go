@@ -17,6 +17,8 @@ type Source struct {
 	Decisions  func() []api.RoutingDecision // the oldest first
 	Rates      func() api.ControllerRates
 	Distances  func() api.ControllerDistances // of the native mode
+	// Master returns why request routers are to go to another controller; nil: they are not. Without the function they never are.
+	Master func() error
 }
 
 // Calls has the functions of request routers and operators. They are called concurrently, and their context ends with the caller's

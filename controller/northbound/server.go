@@ -219,16 +219,19 @@ func (s *Server) Close() {
 	s.ended.Wait()
 }
 
-// Dismiss ends the WebSockets of request routers, which try the next controller then.
+// Dismiss ends the WebSockets of request routers and of those that follow what routers decide by: they try the next controller then.
 func (s *Server) Dismiss(why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.open {
-		if c.caller().Router != "" {
+		if c.caller().Router != "" || s.hub.followed(c.sub, ofRouters) {
 			c.end(closeGoing, why)
 		}
 	}
 }
+
+// ofRouters reports whether a topic is what request routers decide by, which the master alone tells.
+func ofRouters(t api.ControllerTopic) bool { return topics[t] == Router }
 
 // SetTLS changes the certificates of a listener that has TLS, for connections to come.
 func (s *Server) SetTLS(c *tls.Config) {

@@ -373,19 +373,27 @@ func (s *Server) subscribe(_ context.Context, c *connection, p api.ControllerSub
 	if err := c.topics(p); err != nil {
 		return nil, err
 	}
+	values, err := s.begin(c, p.Topics)
+	if err != nil {
+		for _, t := range p.Topics {
+			s.hub.follow(c.sub, t, false)
+		}
+		return nil, err
+	}
+	return values, nil
+}
+
+func (s *Server) begin(c *connection, all []api.ControllerTopic) (map[api.ControllerTopic]any, error) {
 	values := map[api.ControllerTopic]any{}
-	for _, t := range p.Topics {
+	for _, t := range all {
 		s.hub.follow(c.sub, t, true)
 		v, err := s.snapshot(t)
 		if err != nil {
-			for _, t := range p.Topics {
-				s.hub.follow(c.sub, t, false)
-			}
 			return nil, err
 		}
 		values[t] = v
 	}
-	return values, nil
+	return values, s.master(all) // after following: whoever is not the master any more dismisses those that follow
 }
 
 func (s *Server) unsubscribe(_ context.Context, c *connection, p api.ControllerSubscription) (none, error) {
@@ -412,6 +420,14 @@ func (c *connection) topics(p api.ControllerSubscription) error {
 		}
 	}
 	return nil
+}
+
+// master refuses topics of request routers where another controller is the master.
+func (s *Server) master(all []api.ControllerTopic) error {
+	if s.source.Master == nil || !slices.ContainsFunc(all, ofRouters) {
+		return nil
+	}
+	return s.source.Master()
 }
 
 func allTopics() []api.ControllerTopic {

@@ -188,6 +188,16 @@ func (s *State) unusable(u int) string {
 	return ""
 }
 
+// Unusable says why a surrogate cannot take a client; "": it can. Its site may be full, or in maintenance.
+func (s *State) Unusable(name string) string {
+	for i := range s.policy.surrogates {
+		if s.policy.surrogates[i].Name == name {
+			return s.unusable(i)
+		}
+	}
+	return name + " is not in the policy"
+}
+
 // text says how full something is that is full.
 func (f *fullness) text(resume float64) string {
 	if f.sessions >= f.capacity {

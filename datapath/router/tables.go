@@ -2,6 +2,7 @@ package router
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -127,7 +128,9 @@ func (r *Router) UpdateTables(t Tables) error {
 	defer r.tables.Unlock()
 	had := r.tables.inForce
 	sameZone := func(a, b Zone) bool { return a.Pool == b.Pool && a.Prefix == b.Prefix }
-	if !maps.Equal(had.VIPs, t.VIPs) || !slices.EqualFunc(had.Zones, t.Zones, sameZone) {
+	hadTables, hadOf := zoneTables(had.Zones)
+	zoned, of := zoneTables(t.Zones)
+	if !maps.Equal(had.VIPs, t.VIPs) || !slices.EqualFunc(had.Zones, t.Zones, sameZone) || !slices.Equal(hadOf, of) {
 		var c routerConfig
 		err := r.maps.Settings.Lookup(uint32(0), &c)
 		if err == nil {
@@ -138,11 +141,11 @@ func (r *Router) UpdateTables(t Tables) error {
 		}
 		return nil
 	}
-	for i, z := range t.Zones {
-		if slices.Equal(z.Table, had.Zones[i].Table) {
+	for i, table := range zoned {
+		if slices.Equal(table, hadTables[i]) {
 			continue
 		}
-		if err := r.writeTable(r.tables.generation, zoneTable(i), z.Table); err != nil {
+		if err := r.writeTable(r.tables.generation, zoneTable(i), table); err != nil {
 			return fmt.Errorf("update tables: %w", err)
 		}
 	}
@@ -395,8 +398,27 @@ type Zone struct {
 	Table  []uint16 // surrogates
 }
 
-// zoneTable is the number of a zone's table, after those of the pools.
-func zoneTable(zone int) uint16 { return uint16(MaxPools + zone) }
+// zoneTable is the number of one of the tables of zones, after those of the pools.
+func zoneTable(i int) uint16 { return uint16(MaxPools + i) }
+
+// zoneTables returns the different tables of zones, and which of them each zone has: zones are many more than tables.
+func zoneTables(zones []Zone) (tables [][]uint16, of []int) {
+	known := make(map[string]int)
+	for _, z := range zones {
+		var key []byte
+		for _, surrogate := range z.Table {
+			key = binary.BigEndian.AppendUint16(key, surrogate)
+		}
+		i, ok := known[string(key)]
+		if !ok {
+			i = len(tables)
+			known[string(key)] = i
+			tables = append(tables, z.Table)
+		}
+		of = append(of, i)
+	}
+	return tables, of
+}
 
 // SetZones replaces all zones, not atomically.
 func (r *Router) SetZones(zones []Zone) error {
@@ -406,20 +428,23 @@ func (r *Router) SetZones(zones []Zone) error {
 }
 
 func (r *Router) writeZones(generation uint32, zones []Zone) error {
-	if len(zones) > MaxZones {
-		return fmt.Errorf("set zones: %d, at most %d", len(zones), MaxZones)
+	tables, which := zoneTables(zones)
+	if len(tables) > MaxZoneTables || len(zones) > MaxZones {
+		return fmt.Errorf("set zones: %d with %d different tables, at most %d with %d", len(zones), len(tables), MaxZones, MaxZoneTables)
+	}
+	for i, table := range tables {
+		if err := r.writeTable(generation, zoneTable(i), table); err != nil {
+			return err
+		}
 	}
 	want := make(map[routerZoneKey]uint32)
 	for i, z := range zones {
-		if err := r.writeTable(generation, zoneTable(i), z.Table); err != nil {
-			return err
-		}
 		bits := z.Prefix.Bits()
 		if z.Prefix.Addr().Is4() {
 			bits += 96
 		}
 		k := routerZoneKey{Prefixlen: uint32(32 + bits), Pool: poolPlace(generation, z.Pool), Addr: z.Prefix.Masked().Addr().As16()}
-		want[k] = tablePlace(generation, zoneTable(i))
+		want[k] = tablePlace(generation, zoneTable(which[i]))
 	}
 	of := func(k *routerZoneKey) bool { return k.Pool/uint32(MaxPools) == generation }
 	if err := replace(r.maps.Zones, want, of); err != nil {

@@ -1,12 +1,17 @@
 package choose
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 
+	"baton/packet/hello"
 	"baton/policy"
 	"baton/router/config"
+	"baton/router/head"
 )
 
 // Seen is what a router knows of a surrogate.
@@ -75,20 +80,42 @@ func measured(zones []config.Zone) []policy.Measured {
 	return out
 }
 
-// Service is the host whose rules a request for a host has.
-func (s *Shared) Service(host string) string {
-	if s.pool.Shared.Service != "" {
-		return s.pool.Shared.Service
+// Question is what the policy is asked about a client's request.
+func Question(p *config.Shared, req *head.Request, client netip.Addr) policy.Query {
+	q := question(p, string(req.Host), client)
+	q.Path, q.RawQuery = string(req.Path), string(req.Query)
+	if p.Cookie != "" {
+		q.Sticky = cookie(req.Fields, p.Cookie)
 	}
-	return host
+	return q
 }
 
-// Pick returns the index of the surrogate for a question, but for those of exclude. False: nothing can serve.
-func (s *Shared) Pick(q policy.Query, exclude []string) (int, bool) {
-	var d policy.Decision
-	q.Want = 1 + len(exclude)
-	s.State.Decide(&q, &d)
-	return s.First(&d, exclude)
+// QuestionOfHello is what the policy is asked about a client's hello, of which the name is known alone.
+func QuestionOfHello(p *config.Shared, h *hello.Hello, client netip.Addr) policy.Query {
+	return question(p, h.ServerName, client)
+}
+
+func question(p *config.Shared, host string, client netip.Addr) policy.Query {
+	q := policy.Query{Host: cmp.Or(p.Service, host), Random: rand.Uint64()}
+	if client.IsValid() {
+		q.Client = policy.Whole(client)
+	}
+	return q
+}
+
+// cookie returns the value of a request's first cookie of a name (RFC 6265, section 4.2); "": it has none.
+func cookie(fields head.Fields, name string) string {
+	for field, value := range fields.All() {
+		if !bytes.EqualFold(field, []byte("cookie")) {
+			continue
+		}
+		for one := range bytes.SplitSeq(value, []byte(";")) {
+			if k, v, ok := bytes.Cut(bytes.TrimSpace(one), []byte("=")); ok && string(k) == name {
+				return string(v)
+			}
+		}
+	}
+	return ""
 }
 
 // First returns the index of a decision's first surrogate that is not one of exclude.
@@ -99,6 +126,12 @@ func (s *Shared) First(d *policy.Decision, exclude []string) (int, bool) {
 		}
 	}
 	return 0, false
+}
+
+// Decide decides with reasons, for so many surrogates more than one as may be excluded.
+func (s *Shared) Decide(q policy.Query, excluded int) policy.Decision {
+	q.Want = 1 + excluded
+	return s.State.Explain(&q)
 }
 
 // Excluded is the reason for which each of the pool's surrogates gets no new sessions, "" if it can be chosen.
@@ -122,7 +155,8 @@ const MostAreas = 16384
 type Tables struct {
 	Turns []uint16    // for all clients, in turn; empty: by zone
 	Zones []ZoneTable // the longest prefix with the client: an empty table is for user space
-	Why   string      // user space chooses for all, or for the clients of some zones
+	whys  []string    // that it is, by zone
+	why   string      // there are neither
 }
 
 // Tables returns what the kernel chooses exactly as the State decides.
@@ -133,7 +167,7 @@ func (s *Shared) Tables() Tables {
 	}
 	areas := s.State.Areas(services, MostAreas)
 	if areas == nil {
-		return Tables{Why: fmt.Sprintf("the policy tells apart more than %d networks of clients", MostAreas)}
+		return Tables{why: fmt.Sprintf("the policy tells apart more than %d networks of clients", MostAreas)}
 	}
 	if turns, ok := s.turns(areas); ok {
 		return Tables{Turns: turns}
@@ -141,21 +175,17 @@ func (s *Shared) Tables() Tables {
 	var t Tables
 	some := false
 	for _, a := range areas {
-		z := ZoneTable{Prefix: a.Prefix}
-		why := a.Why
+		z, why := ZoneTable{Prefix: a.Prefix}, a.Why
 		switch {
 		case len(a.Surrogates) == 1:
 			z.Table, some = []uint16{uint16(s.index[a.Surrogates[0]])}, true
 		case len(a.Surrogates) > 1:
-			why = "the weights of some clients' sites only"
+			why = "spread weight among some of the clients, or with weights that the kernel's tables do not hold exactly"
 		}
-		if t.Why == "" {
-			t.Why = why
-		}
-		t.Zones = append(t.Zones, z)
+		t.Zones, t.whys = append(t.Zones, z), append(t.whys, why)
 	}
 	if !some {
-		t.Zones = nil
+		return Tables{why: t.whys[0]}
 	}
 	return t
 }
@@ -180,10 +210,10 @@ func (s *Shared) turns(areas []policy.Area) ([]uint16, bool) {
 	return weighted(candidates), true
 }
 
-// TableOf is the kernel's choice for a client, as a model for tests and for explanations; empty: user space chooses.
-func (t *Tables) TableOf(client netip.Addr) []uint16 {
-	if len(t.Turns) > 0 {
-		return t.Turns
+// Of is the kernel's choice for a client, as a model for tests and for explanations; without one user space chooses, as why says.
+func (t *Tables) Of(client netip.Addr) (table []uint16, why string) {
+	if len(t.Turns) > 0 || len(t.Zones) == 0 {
+		return t.Turns, t.why
 	}
 	client = client.Unmap().WithZone("")
 	best := -1
@@ -193,7 +223,7 @@ func (t *Tables) TableOf(client netip.Addr) []uint16 {
 		}
 	}
 	if best < 0 {
-		return nil
+		return nil, "the client's address is not known"
 	}
-	return t.Zones[best].Table
+	return t.Zones[best].Table, t.whys[best]
 }

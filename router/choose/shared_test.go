@@ -8,8 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"baton/packet/hello"
 	"baton/policy"
 	"baton/router/config"
+	"baton/router/head"
 )
 
 // sharedPool is a pool of surrogates of a policy, under names of its own.
@@ -52,19 +54,19 @@ func TestSharedTables(t *testing.T) {
 		want   string
 	}{
 		{"by object where there is a choice", two, nil, up, "0.0.0.0/0 [2]; 10.1.0.0/16 []; ::/0 [2]; spread object of a"},
-		{"one is down", two, nil, func(name string) Seen { return Seen{Up: name != "near/a1"} }, "0.0.0.0/0 [2]; 10.1.0.0/16 [1]; ::/0 [2]; "},
-		{"one is drained", two, nil, func(name string) Seen { return Seen{Up: true, Draining: name == "near/a2"} }, "0.0.0.0/0 [2]; 10.1.0.0/16 [0]; ::/0 [2]; "},
-		{"one has weight 0 in the pool", two, func(p *config.Pool) { p.Surrogates[0].Weight = 0 }, up, "0.0.0.0/0 [2]; 10.1.0.0/16 [1]; ::/0 [2]; "},
-		{"one is not in the pool", two, func(p *config.Pool) { p.Surrogates = p.Surrogates[1:] }, up, "0.0.0.0/0 [1]; 10.1.0.0/16 [0]; ::/0 [1]; "},
+		{"one is down", two, nil, func(name string) Seen { return Seen{Up: name != "near/a1"} }, "0.0.0.0/0 [2]; 10.1.0.0/16 [1]; ::/0 [2]"},
+		{"one is drained", two, nil, func(name string) Seen { return Seen{Up: true, Draining: name == "near/a2"} }, "0.0.0.0/0 [2]; 10.1.0.0/16 [0]; ::/0 [2]"},
+		{"one has weight 0 in the pool", two, func(p *config.Pool) { p.Surrogates[0].Weight = 0 }, up, "0.0.0.0/0 [2]; 10.1.0.0/16 [1]; ::/0 [2]"},
+		{"one is not in the pool", two, func(p *config.Pool) { p.Surrogates = p.Surrogates[1:] }, up, "0.0.0.0/0 [1]; 10.1.0.0/16 [0]; ::/0 [1]"},
 		{"all are down", two, nil, func(string) Seen { return Seen{} }, "nothing can serve"},
-		{"by weight", weights, nil, up, "[0 0 1 0]; "},
-		{"by weight, by command", weights, func(p *config.Pool) { p.Surrogates[0].Weighed = true }, up, "[0 1]; "},
-		{"the file's weight is not the policy's", weights, func(p *config.Pool) { p.Surrogates[0].Weight = 2 }, up, "[0 0 1 0]; "},
-		{"weights that do not fit", uneven, nil, up, "the weights of some clients' sites only"},
+		{"by weight", weights, nil, up, "[0 0 1 0]"},
+		{"by weight, by command", weights, func(p *config.Pool) { p.Surrogates[0].Weighed = true }, up, "[0 1]"},
+		{"the file's weight is not the policy's", weights, func(p *config.Pool) { p.Surrogates[0].Weight = 2 }, up, "[0 0 1 0]"},
+		{"weights that do not fit", uneven, nil, up, "spread weight among some of the clients, or with weights that the kernel's tables do not hold exactly"},
 		{"distances", two, func(p *config.Pool) {
 			p.Shared.Policy, _ = policy.New(policy.Config{Sites: two.Sites, Default: "b", Rules: policy.Rules{Spread: policy.ByNearest}, Locate: []policy.Method{policy.ByDistance}})
 			p.Nearest = []config.Zone{{Prefix: netip.MustParsePrefix("10.2.0.0/16"), Surrogates: []string{"near/a2", "near/a1"}}}
-		}, up, "0.0.0.0/0 [2]; 10.2.0.0/16 [1]; ::/0 [2]; "},
+		}, up, "0.0.0.0/0 [2]; 10.2.0.0/16 [1]; ::/0 [2]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			pool := sharedPool(t, tt.cfg)
@@ -79,10 +81,30 @@ func TestSharedTables(t *testing.T) {
 			if len(tables.Turns) > 0 {
 				got = append(got, fmt.Sprint(tables.Turns))
 			}
-			if got = append(got, tables.Why); strings.Join(got, "; ") != tt.want {
+			if _, why := tables.Of(netip.MustParseAddr("10.1.0.1")); why != "" {
+				got = append(got, why)
+			}
+			if strings.Join(got, "; ") != tt.want {
 				t.Errorf("got  %s\nwant %s", strings.Join(got, "; "), tt.want)
 			}
 		})
+	}
+}
+
+func TestQuestion(t *testing.T) {
+	req, _, err := head.Parse([]byte("GET /a%20b?id=1&x HTTP/1.1\r\nHost: CDN.test:80\r\nCookie: a=1; sidx=2\r\ncookie: b=3;sid=4=5; sid=6\r\n\r\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := Question(&config.Shared{Cookie: "sid"}, &req, netip.MustParseAddr("::ffff:10.0.0.1"))
+	if q.Host != "cdn.test" || q.Path != "/a%20b" || q.RawQuery != "id=1&x" || q.Sticky != "4=5" || q.Client.String() != "10.0.0.1/32" {
+		t.Errorf("%+v", q)
+	}
+	if q := Question(&config.Shared{Service: "one.test", Cookie: "id"}, &req, netip.Addr{}); q.Host != "one.test" || q.Sticky != "" || q.Client.IsValid() {
+		t.Errorf("of one service: %+v", q)
+	}
+	if q := QuestionOfHello(&config.Shared{}, &hello.Hello{ServerName: "a.test"}, netip.MustParseAddr("10.0.0.1")); q.Host != "a.test" || q.Path != "" {
+		t.Errorf("of a hello: %+v", q)
 	}
 }
 
@@ -106,7 +128,8 @@ func TestSharedFills(t *testing.T) {
 			return Seen{Up: true, Sessions: map[string]int{"near/a1": step.sessions}[name]}
 		})
 		before = s.State
-		if got, ok := s.Pick(policy.Query{Client: policy.Whole(netip.MustParseAddr("10.0.0.1"))}, nil); !ok || got != step.want {
+		d := s.Decide(policy.Query{Client: policy.Whole(netip.MustParseAddr("10.0.0.1"))}, 0)
+		if got, ok := s.First(&d, nil); !ok || got != step.want {
 			t.Errorf("with %d of 10 sessions: surrogate %d, want %d", step.sessions, got, step.want)
 		}
 	}
@@ -137,20 +160,21 @@ func TestSharedIsThePolicy(t *testing.T) {
 			q := policy.Query{Client: policy.Whole(randomAddr(r)), Host: []string{"x.test", "z.test"}[r.IntN(2)], Path: fmt.Sprint("/", r.IntN(99)), RawQuery: fmt.Sprint("id=", r.IntN(9)), Random: r.Uint64()}
 			d := s.State.Explain(&q)
 			want, ok := s.First(&d, nil)
-			if got, picked := s.Pick(q, nil); picked != ok || got != want {
-				t.Fatalf("user space chooses %d, %v, the policy %d, %v: %v", got, picked, want, ok, d.Because)
-			}
 			if ok != (len(d.Choices) > 0) || ok && "near/"+d.Choices[0].Surrogate.Name != pool.Surrogates[want].Name {
 				t.Fatalf("surrogate %d is not %v", want, d.Choices)
 			}
 			if ok {
-				if other, more := s.Pick(q, []string{pool.Surrogates[want].Name}); more && other == want {
-					t.Fatalf("surrogate %d has failed, and is chosen again", want)
+				tried := []string{pool.Surrogates[want].Name}
+				again := s.Decide(q, len(tried))
+				if other, more := s.First(&again, tried); again.Choices[0] != d.Choices[0] || more && other == want {
+					t.Fatalf("surrogate %d has failed, and is chosen again: %v", want, again.Because)
 				}
 			}
-			switch table := tables.TableOf(q.Client.Addr()); {
+			switch table, why := tables.Of(q.Client.Addr()); {
 			case len(table) == 0:
-				user++
+				if user++; why == "" {
+					t.Fatalf("user space chooses for %v, and nothing says why", q.Client)
+				}
 			case len(tables.Turns) > 0:
 				turns++
 				if !ok || !slices.Contains(table, uint16(want)) || len(slices.Compact(slices.Sorted(slices.Values(table)))) != len(d.Choices) {

@@ -50,7 +50,7 @@ func TestMistakes(t *testing.T) {
 	none := t.TempDir() + "/none.yaml"
 	for _, tt := range []struct{ args, want string }{
 		{"", `COMMAND is missing after "baton": one of anycast, balance, `},
-		{"router", `COMMAND is missing after "baton router": one of backend, check, cleanup, explain, reload, run, schema, sessions, status; for example: baton router run`},
+		{"router", `COMMAND is missing after "baton router": one of backend, check, cleanup, decisions, explain, reload, run, schema, sessions, status; for example: baton router run`},
 		{"router -c r.yaml", `COMMAND is missing after "baton router"`},
 		{"router --help foo", `unknown command "foo" for "baton router": one of backend, `},
 		{"router foo --help", `unknown command "foo" for "baton router"`},

@@ -24,7 +24,7 @@ func said(t *testing.T, args ...string) (status int, out, errs string) {
 func TestTree(t *testing.T) {
 	root := tree(cli.Env{})
 	own := map[string][]string{
-		"router": {"backend", "explain", "sessions"}, "relay": {"distances", "flows", "plan", "routes", "stop"},
+		"router": {"backend", "decisions", "explain", "sessions"}, "relay": {"distances", "flows", "plan", "routes", "stop"},
 		"anycast": {"drain", "level", "plan", "undrain"}, "forwarder": {"trace"}, "balance": nil, "purge": nil,
 	}
 	if len(parts()) != len(own) {

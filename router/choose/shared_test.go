@@ -166,8 +166,12 @@ func TestSharedIsThePolicy(t *testing.T) {
 			if ok {
 				tried := []string{pool.Surrogates[want].Name}
 				again := s.Decide(q, len(tried))
-				if other, more := s.First(&again, tried); again.Choices[0] != d.Choices[0] || more && other == want {
-					t.Fatalf("surrogate %d has failed, and is chosen again: %v", want, again.Because)
+				two := q
+				two.Want = 2
+				next := s.State.Explain(&two)
+				other, more := s.First(&again, tried)
+				if again.Choices[0] != d.Choices[0] || more != (len(next.Choices) > 1) || more && "near/"+next.Choices[1].Surrogate.Name != pool.Surrogates[other].Name {
+					t.Fatalf("surrogate %d has failed: %d, %v is next, the policy has %v", want, other, more, next.Choices)
 				}
 			}
 			switch table, why := tables.Of(q.Client.Addr()); {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -82,16 +83,25 @@ func (r *Router) stateBefore(p *config.Pool) *policy.State {
 // counter is a surrogate of a policy, which several pools may have.
 type counter struct{ file, surrogate string }
 
-// counted are the live sessions of surrogates of policies.
+// counted are the live sessions of surrogates of policies. Those of TCP are a pool's, those of QUIC an address's.
 func (r *Router) counted(s *state) map[counter]int {
-	out := make(map[counter]int)
+	type quicCounter struct {
+		file    string
+		address netip.AddrPort
+	}
+	out, quics := make(map[counter]int), make(map[quicCounter]bool)
 	for _, p := range s.pools {
 		if p.cfg.Shared == nil {
 			continue
 		}
 		for i := range p.cfg.Surrogates {
 			sg := &p.cfg.Surrogates[i]
-			out[counter{p.cfg.Shared.File, config.PolicyName(sg.Name)}] += int(r.sessions(p.ids[i])) + r.quicSessions(sg.Address)
+			at := counter{p.cfg.Shared.File, config.PolicyName(sg.Name)}
+			out[at] += int(r.sessions(p.ids[i]))
+			if q := (quicCounter{p.cfg.Shared.File, sg.Address}); !quics[q] {
+				quics[q] = true
+				out[at] += r.quicSessions(sg.Address)
+			}
 		}
 	}
 	return out
@@ -146,7 +156,6 @@ func (h *shared) read(r *Router) bool {
 		now := r.policyOf(p.cfg.Shared)
 		next, done := loaded[now]
 		if !done {
-			next = now
 			if next = h.again(now, p.cfg.Shared.File, troubles); next != now {
 				changed = true
 			}

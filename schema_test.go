@@ -89,8 +89,8 @@ func instance(text string) (any, bool) {
 var inSchema = regexp.MustCompile(`is not a key|: is missing$|must be a list|is neither true nor false|is out of range \(a whole number|is an empty list`)
 
 // conditional matches keys that are needed depending on others: ports without datapaths, surrogates without discover, interfaces in mode handoff, a
-// default of several sites.
-var conditional = regexp.MustCompile(`[:.] ?default: is missing$|: ports: is missing$|\.surrogates: is missing$|\.interfaces: is missing$`)
+// default of several sites, the length of one layout of connection ids.
+var conditional = regexp.MustCompile(`[:.] ?default: is missing$|: ports: is missing$|\.surrogates: is missing$|\.interfaces: is missing$|\.server_id\.length: is missing$`)
 
 // placed is how mistakes are told: the file, the place in it, what is wrong. raw is what libraries say of what people type.
 var (

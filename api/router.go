@@ -234,6 +234,8 @@ type RouterBackend struct {
 	Explain func(ctx context.Context, q RouterQuestion) (RouterExplanation, error)
 	Drain   func(ctx context.Context, r RouterDrainRequest) (RouterDrainResult, error)
 	Backend func(ctx context.Context, c RouterBackendChange) (RouterBackendResult, error)
+	// Decisions are the last ones by policies of files that the router's process made, the newest first.
+	Decisions func(ctx context.Context) ([]RoutingDecision, error)
 	// Sessions calls yield for each, and stops if yield returns false: the client has gone.
 	Sessions func(ctx context.Context, yield func(RouterSession) bool) error
 }
@@ -248,6 +250,9 @@ func (b RouterBackend) handle(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/router/explain", func(w http.ResponseWriter, r *http.Request) {
 		q, err := parseQuestion(r)
 		serveOne(w, r, with(b.Explain, q, err))
+	})
+	mux.HandleFunc("GET /v1/router/decisions", func(w http.ResponseWriter, r *http.Request) {
+		serveOne(w, r, b.Decisions)
 	})
 	mux.HandleFunc("POST /v1/router/backend", func(w http.ResponseWriter, r *http.Request) {
 		c, err := parseBackendChange(w, r)
@@ -298,6 +303,11 @@ func (c *Client) Router(ctx context.Context) (RouterStatus, error) {
 // RouterSessions yields the sessions as the router finds them. An error ends the sequence; a truncated list ends with one.
 func (c *Client) RouterSessions(ctx context.Context) iter.Seq2[RouterSession, error] {
 	return lines[RouterSession](ctx, c, "/v1/router/sessions")
+}
+
+// RouterDecisions returns the last decisions by policies of files that the router's process made, the newest first.
+func (c *Client) RouterDecisions(ctx context.Context) ([]RoutingDecision, error) {
+	return ask[[]RoutingDecision](ctx, c, http.MethodGet, "/v1/router/decisions", nil)
 }
 
 // RouterExplain explains which surrogate a request would go to.

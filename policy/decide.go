@@ -43,6 +43,7 @@ type Decision struct {
 	Site    *Site    // of the first surrogate; nil: nothing can serve
 	Choices []Choice // the best first; none: nothing can serve
 	Method  Method   // how the client's site was found; "": it was not
+	Spread  Spread   // of the host's rules
 	Spills  int      // how many sites were passed over
 	Scope   int      // length of the client's prefix for which the site is the same (RFC 7871)
 	Bypass  string   // where to send the client when there is no choice; "": refuse
@@ -86,6 +87,7 @@ func (s *State) decide(q *Query, d *Decision) {
 	}
 	host := canonicalHost(q.Host)
 	r := p.rulesOf(host)
+	d.Spread = r.Spread
 	from := s.distancesOf(q, d)
 	if r.steer != nil {
 		s.steer(q, r, d)

@@ -188,6 +188,22 @@ func (s *State) unusable(u int) string {
 	return ""
 }
 
+// Weight is that of a surrogate; 0 for one that there is not.
+func (s *State) Weight(name string) int {
+	if i := s.policy.Index(name); i >= 0 {
+		return s.surrogates[i].weight
+	}
+	return 0
+}
+
+// Unusable says why a surrogate cannot take a client; "": it can. Its site may be full, or in maintenance.
+func (s *State) Unusable(name string) string {
+	if i := s.policy.Index(name); i >= 0 {
+		return s.unusable(i)
+	}
+	return name + " is not in the policy"
+}
+
 // text says how full something is that is full.
 func (f *fullness) text(resume float64) string {
 	if f.sessions >= f.capacity {

@@ -21,6 +21,7 @@ func TestBoundsAreTheKernels(t *testing.T) {
 		{"members", route.KernelMembers, kernel.PoolMembers},
 		{"tables of pools", route.PoolTables, kernel.MaxPools},
 		{"tables", route.KernelTables, kernel.MaxTables},
+		{"zones", route.KernelZones, kernel.MaxZones},
 	} {
 		if tt.ours != tt.kernel {
 			t.Errorf("%s: the routes are compiled for %d, the kernel has %d", tt.name, tt.ours, tt.kernel)

@@ -20,11 +20,12 @@ import (
 func (r *Router) backend() api.Backend {
 	return api.Backend{
 		Part: api.RouterBackend{
-			Status:   func(context.Context) (api.RouterStatus, error) { return r.Status() },
-			Explain:  func(_ context.Context, q api.RouterQuestion) (api.RouterExplanation, error) { return r.explain(q) },
-			Drain:    r.drain,
-			Backend:  r.backendChange,
-			Sessions: func(_ context.Context, yield func(api.RouterSession) bool) error { return r.eachSession(yield) },
+			Status:    func(context.Context) (api.RouterStatus, error) { return r.Status() },
+			Explain:   func(_ context.Context, q api.RouterQuestion) (api.RouterExplanation, error) { return r.explain(q) },
+			Drain:     r.drain,
+			Backend:   r.backendChange,
+			Decisions: r.decisions,
+			Sessions:  func(_ context.Context, yield func(api.RouterSession) bool) error { return r.eachSession(yield) },
 		},
 		Counters: daemon.Counters(r.Status, metrics.Series),
 		Reload:   func(context.Context) (api.ReloadResult, error) { return r.Reload() },
@@ -112,6 +113,7 @@ func (r *Router) Status() (api.RouterStatus, error) {
 	st.AccessLogs = r.accessLogs()
 	r.certificateStatus(&st)
 	r.sourcesStatus(&st, s.changes)
+	st.Warnings = append(st.Warnings, r.shared.warnings()...)
 	st.QUIC, err = r.statusQUIC()
 	return st, err
 }
@@ -181,7 +183,7 @@ func (r *Router) explain(q api.RouterQuestion) (api.RouterExplanation, error) {
 	for _, h := range q.Headers {
 		headers = append(headers, h.Name+": "+h.Value)
 	}
-	e, err := explain.Explain(s.cfg, explain.Question{Method: q.Method, URL: q.URL, ALPN: q.ALPN, Client: q.Client, Headers: headers},
+	e, err := explain.Explain(s.cfg, explain.Question{Method: q.Method, URL: q.URL, ALPN: q.ALPN, Client: q.Client, Headers: headers, Shared: s.shared},
 		func(name string) explain.Health {
 			h := r.health.State(name)
 			return explain.Health{

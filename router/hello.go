@@ -62,7 +62,7 @@ func (u *upcalls) decideHello(ctx context.Context, s *state, p *pending, h *hell
 	}
 	pool := s.pools[match.Pool]
 	return u.splice(ctx, s, p, &wanted{
-		vip: vip, pool: pool, hash: hello.Hash(p.client.Addr(), h.ServerName), decision: kernel.Decision{Pool: pool.id, Opaque: true}, name: []byte(h.ServerName), sent: h.Sent,
+		vip: vip, pool: pool, ask: pool.asksHello(h, p.client.Addr()), decision: kernel.Decision{Pool: pool.id, Opaque: true}, name: []byte(h.ServerName), sent: h.Sent,
 	})
 }
 
@@ -108,7 +108,8 @@ func (r *Router) decidePassed(vip netip.AddrPort, h *hello.Hello, client netip.A
 	}
 	chosen, ok := p.usable(r.upcalls.proxied.pop(clientKey{client, vip}))
 	if !ok {
-		chosen, ok = p.pick(hello.Hash(client.Addr(), h.ServerName), client.Addr(), exclude, r.sessions)
+		ask := p.asksHello(h, client.Addr())
+		chosen, _, ok = r.pick(p, &ask, exclude, byHandoff, r.sessions)
 	}
 	if !ok {
 		return passthrough.Decision{Alert: hello.InternalError, Reason: "no_surrogate"}

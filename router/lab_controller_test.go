@@ -73,6 +73,15 @@ func TestDiscoverController(t *testing.T) {
 		controller.Say(json.RawMessage(wrong.said))
 		r.fails(t, wrong.kind)
 	}
+	controller.Say(json.RawMessage(`{"surrogates":[` + surrogates + `],"zones":[]}`)) // it has begun anew, and has seen no clients
+	lab.Eventually(t, answersWithin, func() error {
+		if d := r.status().Pools[0].Discover[0]; d.Error != "" {
+			return fmt.Errorf("source %+v", d)
+		}
+		return nil
+	})
+	goesTo(n.client, "s2")
+	goesTo(far, "s1")
 	stop()
 	r.fails(t, "lost")
 	r.fails(t, "unreachable")

@@ -165,7 +165,8 @@ func (r *Router) decideQUIC(vip, client netip.AddrPort, h *hello.Hello, sessions
 		return quic.Target{}, quic.NoRoute
 	}
 	p := s.pools[match.Pool]
-	at, ok := p.pick(hello.Hash(client.Addr(), h.ServerName), client.Addr(), nil, func(id uint16) uint64 {
+	ask := p.asksHello(h, client.Addr())
+	at, _, ok := r.pick(p, &ask, nil, byHandoff, func(id uint16) uint64 {
 		n := r.sessions(id)
 		for j := range p.ids {
 			if p.ids[j] == id {

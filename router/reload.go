@@ -182,10 +182,11 @@ func differences(old, next *config.Config) []string {
 			if p.ServerID != nil {
 				more = fmt.Sprint(*p.ServerID)
 			}
+			more += p.Shared.String()
 			if p.Health != nil {
 				more += fmt.Sprint(*p.Health)
 			}
-			p.Line, p.Surrogates, p.Health, p.ServerID = 0, nil, nil, nil
+			p.Line, p.Surrogates, p.Health, p.ServerID, p.Shared = 0, nil, nil, nil, nil
 			pools[p.Name] = fmt.Sprint(p) + more
 		}
 		return pools, surrogates

@@ -73,6 +73,7 @@ type Router struct {
 
 	addresses addresses
 	discovery discovery
+	shared    shared
 }
 
 // New adopts the data path or creates one. Nothing is attached or answered before Run. Close undoes it.
@@ -81,7 +82,7 @@ func New(o Options) (_ *Router, err error) {
 		o: o, log: o.Log, started: time.Now(),
 		servers: make(map[netip.AddrPort]*vipServer),
 		changed: make(chan struct{}, 1), shown: make(chan struct{}, 1),
-		metrics: metrics.New(),
+		metrics: metrics.New(), shared: newShared(),
 	}
 	r.discovery.prepare(o.Config)
 	defer func() {
@@ -152,7 +153,7 @@ func New(o Options) (_ *Router, err error) {
 	if err := r.drainAll(s); err != nil {
 		return nil, err
 	}
-	s.choose(r.health.State)
+	r.choose(s)
 	r.state.Store(s)
 	r.loaded.Store(time.Now().UnixNano())
 	return r, nil
@@ -267,6 +268,7 @@ func (r *Router) start(ctx context.Context) error {
 	r.group.Go(func() error { return r.sweep(ctx) })
 	r.group.Go(func() error { return r.follow(ctx) })
 	r.group.Go(func() error { return r.watchCertificates(ctx) })
+	r.group.Go(func() error { return r.shared.follow(ctx, r) })
 	listeners, err := daemon.Listen(s.cfg.Listen.Control, s.cfg.Listen.Metrics)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.cfg.File, err)
@@ -369,7 +371,7 @@ func (r *Router) healthChanged(t health.Transition) {
 
 // applyHealth applies the surrogates' health to the choices and the leg pools.
 func (r *Router) applyHealth(s *state) {
-	s.choose(r.health.State)
+	r.choose(s)
 	for name, id := range s.ids {
 		r.legs.SetUsable(id, r.health.State(name).Usable())
 	}

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"baton/packet/hello"
+	"baton/policy"
 	"baton/router/choose"
 	"baton/router/config"
 	"baton/router/discover"
@@ -46,6 +48,11 @@ type choices struct {
 	candidates []choose.Candidate
 	table      []uint16
 	zones      []choose.ZoneTable
+
+	// Of a policy of a file. The kernel's tables are made of it in place of those above.
+	shared   *choose.Shared
+	tables   choose.Tables
+	excluded []string // of the pool's surrogates
 }
 
 // newState builds a state; pools and surrogates known to n keep their numbers.
@@ -117,9 +124,15 @@ func (s *state) helloWait(vip netip.AddrPort) time.Duration {
 // logs reports whether what a VIP's clients ask for goes into an access log.
 func (s *state) logs(vip int) bool { return len(s.cfg.Access) > 0 && !s.cfg.VIPs[vip].Unlogged }
 
-// choose rebuilds every pool's choices from the surrogates' health.
-func (s *state) choose(health func(name string) health.State) {
+// choose rebuilds every pool's choices from the surrogates' health. shared makes those of pools with a policy of a file.
+func (s *state) choose(health func(name string) health.State, shared func(*poolState) *choose.Shared) {
 	for _, p := range s.pools {
+		if p.cfg.Shared != nil {
+			c := &choices{shared: shared(p)}
+			c.tables, c.excluded = c.shared.Tables(), c.shared.Excluded()
+			p.choices.Store(c)
+			continue
+		}
 		c := &choices{candidates: choose.Candidates(p.cfg, func(name string) (up, draining bool) {
 			h := health(name)
 			return h.Up, h.Draining
@@ -134,21 +147,46 @@ func (s *state) choose(health func(name string) health.State) {
 
 // usable finds a surrogate of the pool by name. False: unknown or not available.
 func (p *poolState) usable(name string) (int, bool) {
-	for i, c := range p.choices.Load().candidates {
-		if c.Name == name {
-			return i, c.Excluded() == ""
+	c := p.choices.Load()
+	for i := range p.cfg.Surrogates {
+		if p.cfg.Surrogates[i].Name != name {
+			continue
 		}
+		if c.shared != nil {
+			return i, c.excluded[i] == ""
+		}
+		return i, c.candidates[i].Excluded() == ""
 	}
 	return 0, false
 }
 
-// hashOf is a request's hash under policy hash.
-func (p *poolState) hashOf(req *head.Request) uint64 {
-	return choose.Hash(req.Path, req.Query, p.cfg.HashQuery)
+// asked is what a choice depends on.
+type asked struct {
+	client netip.Addr
+	hash   uint64       // for policy hash
+	query  policy.Query // for a policy of a file
 }
 
-// pick chooses a surrogate for a request or a hello that user space decides; hash is for policy hash. False: none is available.
-func (p *poolState) pick(hash uint64, client netip.Addr, exclude []string, sessions func(id uint16) uint64) (int, bool) {
+func (p *poolState) asks(req *head.Request, client netip.Addr) asked {
+	a := asked{client: client}
+	if p.cfg.Shared != nil {
+		a.query = choose.Question(p.cfg.Shared, req, client)
+	} else {
+		a.hash = choose.Hash(req.Path, req.Query, p.cfg.HashQuery)
+	}
+	return a
+}
+
+func (p *poolState) asksHello(h *hello.Hello, client netip.Addr) asked {
+	a := asked{client: client, hash: hello.Hash(client, h.ServerName)}
+	if p.cfg.Shared != nil {
+		a.query = choose.QuestionOfHello(p.cfg.Shared, h, client)
+	}
+	return a
+}
+
+// pick chooses a surrogate for a request or a hello that user space decides. False: none is available. Policies of a file are not for pick.
+func (p *poolState) pick(a *asked, exclude []string, sessions func(id uint16) uint64) (int, bool) {
 	c := p.choices.Load()
 	table := c.table
 	if len(exclude) > 0 {
@@ -173,11 +211,11 @@ func (p *poolState) pick(hash uint64, client netip.Addr, exclude []string, sessi
 	)
 	switch p.cfg.Policy {
 	case config.Hash:
-		at, ok = choose.Slot(table, hash)
+		at, ok = choose.Slot(table, a.hash)
 	case config.LeastSessions:
 		at, ok = choose.Least(table, p.turn.Add(1)-1, func(i uint16) uint64 { return sessions(p.ids[i]) })
 	case config.Nearest:
-		if z := choose.ZoneOf(p.cfg.Nearest, client); z >= 0 {
+		if z := choose.ZoneOf(p.cfg.Nearest, a.client); z >= 0 {
 			table = c.zones[z].Table
 		}
 		at, ok = choose.Pick(table, p.turn.Add(1)-1)

@@ -74,38 +74,47 @@ func (s *state) tables(mtu int, facts func(id uint16) legs.Facts, local func(sur
 		t.Routes = append(t.Routes, r)
 	}
 	for i, p := range s.pools {
-		c := p.choices.Load()
-		zones := c.zones // even if user space chooses for the pool, so that the others' tables keep their places
-		if s.routes.Unchosen(i, p.cfg, func(string) bool { return false }) != "" {
-			zones = nil
-		}
-		for _, z := range zones {
-			t.Zones = append(t.Zones, kernel.Zone{Pool: p.id, Prefix: z.Prefix, Table: p.numbersOf(z.Table)})
-		}
-		k := kernel.Pool{Table: p.numbersOf(c.table)}
-		switch p.cfg.Policy {
-		case config.Hash:
-			k.Policy = kernel.Hash
-		case config.LeastSessions:
-			k.Policy, k.Members, k.Table = kernel.Least, k.Table, nil
-		case config.Nearest:
-			k.Policy = kernel.Nearest
-		default:
-			k.Policy = kernel.RoundRobin
-		}
-		if s.routes.Unchosen(i, p.cfg, local) != "" {
-			k = kernel.Pool{Policy: kernel.Upcall}
-		}
-		switch p.cfg.Reuse {
-		case config.ReuseSafe:
-			k.Reuse = kernel.ReuseSafe
-		case config.ReuseNever:
-			k.Reuse = kernel.ReuseNever
-		}
-		k.Header, k.Edit = p.header()
-		t.Pools[p.id] = k
+		t.Pools[p.id] = s.poolTable(&t, i, local)
 	}
+	s.sharedTables(&t, local)
 	return t
+}
+
+// poolTable is the kernel's part of a pool, whose zones it adds. That of a policy of a file is filled in later.
+func (s *state) poolTable(t *kernel.Tables, i int, local func(surrogate string) bool) kernel.Pool {
+	p := s.pools[i]
+	c := p.choices.Load()
+	zones := c.zones // even if a surrogate is on this host, so that the others' zones keep their places
+	if s.routes.Unchosen(i, p.cfg, func(string) bool { return false }) != "" {
+		zones = nil
+	}
+	for _, z := range zones {
+		t.Zones = append(t.Zones, kernel.Zone{Pool: p.id, Prefix: z.Prefix, Table: p.numbersOf(z.Table)})
+	}
+	k := kernel.Pool{Table: p.numbersOf(c.table)}
+	switch p.cfg.Policy {
+	case config.Hash:
+		k.Policy = kernel.Hash
+	case config.LeastSessions:
+		k.Policy, k.Members, k.Table = kernel.Least, k.Table, nil
+	case config.Nearest:
+		k.Policy = kernel.Nearest
+	case config.FromFile:
+		k.Policy = kernel.Upcall
+	default:
+		k.Policy = kernel.RoundRobin
+	}
+	if s.routes.Unchosen(i, p.cfg, local) != "" {
+		k = kernel.Pool{Policy: kernel.Upcall}
+	}
+	switch p.cfg.Reuse {
+	case config.ReuseSafe:
+		k.Reuse = kernel.ReuseSafe
+	case config.ReuseNever:
+		k.Reuse = kernel.ReuseNever
+	}
+	k.Header, k.Edit = p.header()
+	return k
 }
 
 // header is how the pool's surrogates learn their clients from the kernel.

@@ -28,7 +28,7 @@ pools:
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.choose(func(string) health.State { return health.State{Up: true} })
+	s.choose(func(string) health.State { return health.State{Up: true} }, nil)
 	got := s.tables(1500, func(uint16) legs.Facts { return legs.Facts{} }, func(string) bool { return false })
 	for i, want := range []kernel.Reuse{kernel.ReuseAlways, kernel.ReuseSafe, kernel.ReuseNever} {
 		if p := got.Pools[s.pools[i].id]; p.Reuse != want || len(p.Table) == 0 {

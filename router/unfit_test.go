@@ -34,7 +34,7 @@ func stateOf(t *testing.T, file string) *state {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.choose(func(string) health.State { return health.State{Up: true} })
+	s.choose(func(string) health.State { return health.State{Up: true} }, nil)
 	return s
 }
 

@@ -327,14 +327,14 @@ func (u *upcalls) decideBy(ctx context.Context, s *state, p *pending, req head.R
 	if !ok {
 		name = req.Host
 	}
-	return u.splice(ctx, s, p, &wanted{vip: vip, pool: pool, hash: pool.hashOf(&req), decision: d, name: name, head: headBytes})
+	return u.splice(ctx, s, p, &wanted{vip: vip, pool: pool, ask: pool.asks(&req, p.client.Addr()), decision: d, name: name, head: headBytes})
 }
 
 // wanted is a leg to a surrogate of a pool.
 type wanted struct {
 	vip      int // index
 	pool     *poolState
-	hash     uint64          // for policy hash
+	ask      asked
 	decision kernel.Decision // without the surrogate
 	name     []byte          // for the access log: the host or server name as sent
 	sent     string          // for the header of the PROXY protocol: the server name as sent
@@ -352,9 +352,10 @@ func (u *upcalls) splice(ctx context.Context, s *state, p *pending, w *wanted) b
 	u.proxied.pop(clientKey{p.client, p.vip}) // left by an earlier session on the same port
 	class := client.Class(u.r.mss)
 	var tried []string
+	bypass := ""
 	for range 3 {
-		at, ok := pool.pick(w.hash, p.client.Addr(), tried, u.r.sessions)
-		if !ok {
+		at, instead, ok := u.r.pick(pool, &w.ask, tried, byHandoff, u.r.sessions)
+		if bypass = instead; !ok {
 			break
 		}
 		name := pool.cfg.Surrogates[at].Name
@@ -400,7 +401,7 @@ func (u *upcalls) splice(ctx context.Context, s *state, p *pending, w *wanted) b
 		return true
 	}
 	if len(tried) == 0 {
-		u.local(p, &fallback.Verdict{Status: http.StatusServiceUnavailable, Reason: "no surrogate is up"}, "no surrogate")
+		u.noSurrogate(p, bypass)
 		return true
 	}
 	u.local(p, nil, "proxied")

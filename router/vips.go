@@ -257,14 +257,22 @@ func (r *Router) decideProxied(vip netip.AddrPort, req *http.Request, client net
 		return fallback.Decision{Status: http.StatusServiceUnavailable, Reason: "the session cannot be spliced, and its surrogates serve no other"}
 	}
 	at, ok := p.usable(r.upcalls.proxied.pop(clientKey{client, vip}))
+	bypass := ""
 	if !ok {
-		at, ok = p.pick(p.hashOf(&h), client.Addr(), exclude, r.sessions)
+		ask, method := p.asks(&h, client.Addr()), byHandoff
+		if s.cfg.VIPs[i].Mode == config.Redirect {
+			method = byRedirect
+		}
+		at, bypass, ok = r.pick(p, &ask, exclude, method, r.sessions)
+	}
+	if !ok && bypass != "" {
+		return fallback.Decision{Bypass: bypass}
 	}
 	if !ok {
 		return fallback.Decision{Status: http.StatusServiceUnavailable, Reason: "no surrogate is up"}
 	}
 	sg := p.cfg.Surrogates[at]
-	return fallback.Decision{Surrogate: sg.Name, Address: sg.Address, Public: sg.Public, Own: p.cfg.Reuse != config.ReuseAlways, Header: proxyheader.Of(p.cfg), Fields: p.fields, Rewrite: match.Rewrite}
+	return fallback.Decision{Surrogate: sg.Name, Address: sg.Address, Public: p.public(at), Own: p.cfg.Reuse != config.ReuseAlways, Header: proxyheader.Of(p.cfg), Fields: p.fields, Rewrite: match.Rewrite}
 }
 
 // headOf converts a request from net/http for route matching: its path is as sent, as after head.Parse, and not as package url writes it.

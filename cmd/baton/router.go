@@ -42,7 +42,7 @@ without sessions, it removes its kernel state. SIGHUP reloads the configuration,
 		},
 		Schema: config.Schema,
 		Check:  checkRouter, Fits: fitRouter, Connects: connectRouter, Run: runRouter, Status: routerStatus, Cleanup: cleanRouter,
-		More: []func(*part.Part, cli.Env) *cobra.Command{routerSessionsCommand, routerExplainCommand, routerBackendCommand},
+		More: []func(*part.Part, cli.Env) *cobra.Command{routerSessionsCommand, routerExplainCommand, routerBackendCommand, routerDecisionsCommand},
 	}
 }
 

@@ -45,6 +45,33 @@ func routerSessionsCommand(p *part.Part, e cli.Env) *cobra.Command {
 	})
 }
 
+func routerDecisionsCommand(p *part.Part, e cli.Env) *cobra.Command {
+	return p.Show(e, &cobra.Command{
+		Use:   "decisions",
+		Short: "Show which surrogates clients got last by policies of files, and why",
+		Long: `Show which surrogates clients got last by policies of files, and why, the newest first. The kernel decides most requests by itself, and leaves no reasons:
+see "baton router explain". Of each second the first decisions are kept.`,
+		Example: "  baton router decisions\n  baton router decisions -o json | jq '.[0].because'",
+	}, func(ctx context.Context, client *api.Client, format *cli.Format) error {
+		all, err := client.RouterDecisions(ctx)
+		if err != nil {
+			return err
+		}
+		return format.Print(e.Out, all, func(out io.Writer, wide bool) error {
+			w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "TIME\tMETHOD\tCLIENT\tHOST\tPATH\tSITE\tSURROGATE\tBECAUSE")
+			for _, d := range all {
+				why := d.Because
+				if !wide && len(why) > 1 {
+					why = why[len(why)-1:]
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", d.Time.Format("15:04:05.000"), d.Method, d.Client, d.Name, cli.Dash(d.Path), cli.Dash(d.Site), cli.Dash(d.Surrogate), strings.Join(why, "; "))
+			}
+			return w.Flush()
+		})
+	})
+}
+
 // request is the request to explain, as typed.
 type request struct {
 	client, method string

@@ -24,7 +24,7 @@ func said(t *testing.T, args ...string) (status int, out, errs string) {
 func TestTree(t *testing.T) {
 	root := tree(cli.Env{})
 	own := map[string][]string{
-		"router": {"backend", "explain", "sessions"}, "relay": {"distances", "flows", "plan", "routes", "stop"},
+		"router": {"backend", "decisions", "explain", "sessions"}, "relay": {"distances", "flows", "plan", "routes", "stop"},
 		"anycast": {"drain", "level", "plan", "undrain"}, "forwarder": {"trace"}, "balance": nil, "purge": nil,
 	}
 	if len(parts()) != len(own) {
@@ -50,7 +50,7 @@ func TestMistakes(t *testing.T) {
 	none := t.TempDir() + "/none.yaml"
 	for _, tt := range []struct{ args, want string }{
 		{"", `COMMAND is missing after "baton": one of anycast, balance, `},
-		{"router", `COMMAND is missing after "baton router": one of backend, check, cleanup, explain, reload, run, schema, sessions, status; for example: baton router run`},
+		{"router", `COMMAND is missing after "baton router": one of backend, check, cleanup, decisions, explain, reload, run, schema, sessions, status; for example: baton router run`},
 		{"router -c r.yaml", `COMMAND is missing after "baton router"`},
 		{"router --help foo", `unknown command "foo" for "baton router": one of backend, `},
 		{"router foo --help", `unknown command "foo" for "baton router"`},

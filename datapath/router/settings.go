@@ -13,7 +13,8 @@ const (
 	MaxVIPs       = int(routerBoundMAX_VIPS)
 	MaxPools      = int(routerBoundMAX_POOLS)
 	MaxTables     = int(routerBoundMAX_TABLES)
-	MaxZones      = MaxTables - MaxPools
+	MaxZoneTables = MaxTables - MaxPools // different ones: zones share them
+	MaxZones      = 1 << 17              // of 1 << 20 that a generation has room for: each takes kernel memory
 	MaxSurrogates = int(routerBoundMAX_SURROGATES)
 	LegClasses    = uint32(routerBoundLEG_CLASSES)
 	TableSlots    = int(routerBoundTABLE_SLOTS)

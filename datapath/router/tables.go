@@ -127,7 +127,9 @@ func (r *Router) UpdateTables(t Tables) error {
 	defer r.tables.Unlock()
 	had := r.tables.inForce
 	sameZone := func(a, b Zone) bool { return a.Pool == b.Pool && a.Prefix == b.Prefix }
-	if !maps.Equal(had.VIPs, t.VIPs) || !slices.EqualFunc(had.Zones, t.Zones, sameZone) {
+	hadTables, hadOf := zoneTables(had.Zones)
+	zoned, of := zoneTables(t.Zones)
+	if !maps.Equal(had.VIPs, t.VIPs) || !slices.EqualFunc(had.Zones, t.Zones, sameZone) || !slices.Equal(hadOf, of) {
 		var c routerConfig
 		err := r.maps.Settings.Lookup(uint32(0), &c)
 		if err == nil {
@@ -138,11 +140,11 @@ func (r *Router) UpdateTables(t Tables) error {
 		}
 		return nil
 	}
-	for i, z := range t.Zones {
-		if slices.Equal(z.Table, had.Zones[i].Table) {
+	for i, table := range zoned {
+		if slices.Equal(table, hadTables[i]) {
 			continue
 		}
-		if err := r.writeTable(r.tables.generation, zoneTable(i), z.Table); err != nil {
+		if err := r.writeTable(r.tables.generation, zoneTable(i), table); err != nil {
 			return fmt.Errorf("update tables: %w", err)
 		}
 	}
@@ -384,46 +386,6 @@ func (r *Router) writeTable(generation uint32, id uint16, surrogates []uint16) e
 	k.Slots = uint32(len(surrogates))
 	if err := r.maps.Tables.Update(tablePlace(generation, id), k, ebpf.UpdateAny); err != nil {
 		return fmt.Errorf("set table %d: %w", id, err)
-	}
-	return nil
-}
-
-// Zone is a choice table for the clients of a prefix.
-type Zone struct {
-	Pool   uint16
-	Prefix netip.Prefix
-	Table  []uint16 // surrogates
-}
-
-// zoneTable is the number of a zone's table, after those of the pools.
-func zoneTable(zone int) uint16 { return uint16(MaxPools + zone) }
-
-// SetZones replaces all zones, not atomically.
-func (r *Router) SetZones(zones []Zone) error {
-	r.tables.Lock()
-	defer r.tables.Unlock()
-	return r.writeZones(r.tables.generation, zones)
-}
-
-func (r *Router) writeZones(generation uint32, zones []Zone) error {
-	if len(zones) > MaxZones {
-		return fmt.Errorf("set zones: %d, at most %d", len(zones), MaxZones)
-	}
-	want := make(map[routerZoneKey]uint32)
-	for i, z := range zones {
-		if err := r.writeTable(generation, zoneTable(i), z.Table); err != nil {
-			return err
-		}
-		bits := z.Prefix.Bits()
-		if z.Prefix.Addr().Is4() {
-			bits += 96
-		}
-		k := routerZoneKey{Prefixlen: uint32(32 + bits), Pool: poolPlace(generation, z.Pool), Addr: z.Prefix.Masked().Addr().As16()}
-		want[k] = tablePlace(generation, zoneTable(i))
-	}
-	of := func(k *routerZoneKey) bool { return k.Pool/uint32(MaxPools) == generation }
-	if err := replace(r.maps.Zones, want, of); err != nil {
-		return fmt.Errorf("set zones: %w", err)
 	}
 	return nil
 }

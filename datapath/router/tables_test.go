@@ -3,6 +3,7 @@ package router
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -161,6 +162,37 @@ func TestUpdateTables(t *testing.T) {
 	}
 	if k.tables.generation == generation {
 		t.Error("a VIP was changed in place: packets may meet another one's")
+	}
+}
+
+// TestZonesShareTables: there may be many more zones than tables, and a change of one zone's surrogate is no other's.
+func TestZonesShareTables(t *testing.T) {
+	k := newRig(t)
+	f := families[0]
+	tables := numbered(f, false)
+	tables.Zones = nil
+	client := f.client.Addr().As4()
+	for i := range 4 * MaxZoneTables {
+		other := netip.AddrFrom4([4]byte{client[0] ^ 0x80, byte(i >> 8), byte(i), 0})
+		tables.Zones = append(tables.Zones, Zone{Pool: 1, Prefix: netip.PrefixFrom(other, 24), Table: []uint16{uint16(2 + i%3)}})
+	}
+	zone := Zone{Pool: 1, Prefix: netip.PrefixFrom(f.client.Addr(), 32), Table: []uint16{3}}
+	tables.Zones = append(tables.Zones, zone)
+	k.must(k.SetTables(tables))
+	request := "GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n"
+	for i, surrogate := range []uint16{3, 4, 9} { // one that others have, another such, one that nobody had
+		last := len(tables.Zones) - 1
+		tables.Zones = append(slices.Clone(tables.Zones[:last]), Zone{zone.Pool, zone.Prefix, []uint16{surrogate}})
+		k.must(k.UpdateTables(tables))
+		k.idle(uint32(i), f, func(s *routerSplice) { s.Surrogate = surrogate })
+		if got := k.handedTo(newClient(k, f.nth(0), f.usual()), request); got != int(surrogate) {
+			t.Errorf("handed to %d, want %d", got, surrogate)
+		}
+		key := tuple(f.client, f.vip)
+		_, _ = k.maps.Flows.Delete(key), k.maps.Clients.Delete(key)
+	}
+	if have := entries[routerZoneKey, uint32](k.maps.Zones); have != len(tables.Zones) {
+		t.Errorf("%d zones, want %d", have, len(tables.Zones))
 	}
 }
 

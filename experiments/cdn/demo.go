@@ -118,7 +118,68 @@ func (n *Network) visit(ctx context.Context, r *Report) error {
 	if err := n.others(ctx, r, content); err != nil || n.Controller == nil {
 		return err
 	}
+	if err := n.nearest(ctx, r); err != nil {
+		return err
+	}
 	return n.reactive(ctx, r, content)
+}
+
+// nearest has both clients get pictures by the native mode: from the surrogate that is nearest by the controller's topology.
+func (n *Network) nearest(ctx context.Context, r *Report) error {
+	for _, client := range n.Clients {
+		near, err := n.nearestTo(ctx, client)
+		if err != nil {
+			return err
+		}
+		// The client's zone is in force a moment after the controller has seen the client.
+		err = lab.Poll(patience, func() error {
+			for _, picture := range []string{"03", "04", "05", "06"} { // in turn, they would be of both surrogates
+				_, one, err := n.get(ctx, r, client, "http://"+Site+"/images/"+picture+".png")
+				if err != nil || one.Status != 200 || one.Surrogate != near {
+					return fmt.Errorf("picture %s: %d from %s, %v", picture, one.Status, one.Surrogate, err)
+				}
+			}
+			return nil
+		})
+		r.check(err == nil, err, "%s is handed over to %s, which the controller says is nearest", client.Name(), near)
+	}
+	return nil
+}
+
+// nearestTo is the surrogate with the fewest links between its forwarder and the client's, by the controller's topology; of several the first by name.
+func (n *Network) nearestTo(ctx context.Context, client *lab.Host) (string, error) {
+	t, err := n.Topology(ctx)
+	if err != nil {
+		return "", err
+	}
+	at := map[*lab.Host]string{} // by the forwarder's id
+	for _, s := range n.stations {
+		for _, h := range t.Hosts {
+			if slices.Contains(h.Addresses, netip.MustParseAddr(s.address)) {
+				at[s.host] = h.At.Switch
+			}
+		}
+	}
+	hops := map[string]int{at[client]: 0}
+	for grown := true; grown; {
+		grown = false
+		for _, l := range t.Links {
+			from, known := hops[l.From.Switch]
+			if to, has := hops[l.To.Switch]; known && (!has || to > from+1) {
+				hops[l.To.Switch], grown = from+1, true
+			}
+		}
+	}
+	best, fewest := "", 0
+	for _, h := range n.Surrogates {
+		if d, ok := hops[at[h]]; ok && at[h] != "" && (best == "" || d < fewest) {
+			best, fewest = h.Name(), d
+		}
+	}
+	if best == "" || at[client] == "" {
+		return "", fmt.Errorf("the controller does not know %s, or no surrogate that it can reach", client.Name())
+	}
+	return best, nil
 }
 
 // reactive has both clients get pictures by handoffs that the controller makes.

@@ -2,6 +2,7 @@ package cdn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -231,14 +232,28 @@ func (n *Network) Resolve(ctx context.Context, from *lab.Host, name string) (str
 	return lines[len(lines)-1], nil
 }
 
+// routerConfig is the example's. Without a controller the native mode has the surrogates of the file, in turn.
+func (n *Network) routerConfig() (string, error) {
+	text, err := n.example("router.yaml")
+	if err != nil || n.o.Controller {
+		return n.bothControllers(text), err
+	}
+	head, rest, found := strings.Cut(text, "  near:\n")
+	_, rest, follows := strings.Cut(rest, "  content:\n")
+	if !found || !follows {
+		return "", errors.New("router.yaml of the example has no pools near and content, in this order")
+	}
+	return strings.Replace(head, "pool: near", "pool: content", 1) + "  content:\n" + rest, nil
+}
+
 // startRouter returns when every surrogate is up and has legs.
 func (n *Network) startRouter(ctx context.Context) error {
-	text, err := n.example("router.yaml")
+	text, err := n.routerConfig()
 	if err != nil {
 		return err
 	}
 	saved := filepath.Join(n.lab.Dir(), "cdn", "saved") // what a router discovers outlives it, and must not outlive the lab
-	file, socket, err := n.configure("router.yaml", n.withTokens(n.bothControllers(text))+"\nsaved: "+saved+"\n")
+	file, socket, err := n.configure("router.yaml", n.withTokens(text)+"\nsaved: "+saved+"\n")
 	if err != nil {
 		return err
 	}
@@ -253,8 +268,11 @@ func (n *Network) startRouter(ctx context.Context) error {
 			return err
 		}
 		for _, p := range s.Pools {
+			if len(p.Surrogates) == 0 {
+				return fmt.Errorf("pool %s has no surrogates: %+v", p.Name, p.Discover)
+			}
 			for _, sg := range p.Surrogates {
-				if !sg.Up || sg.IdleLegs == 0 {
+				if !sg.Up || sg.LegsMode != "" && sg.IdleLegs == 0 { // a pool for redirects has no legs
 					return fmt.Errorf("surrogate %s is %s, with %d legs: %s", sg.Name, sg.Phase, sg.IdleLegs, sg.LastError)
 				}
 			}

@@ -191,7 +191,10 @@ func (d *decoder) warnPools(cfg *Config) {
 				d.Warn(d.Place(at), at+".address", fmt.Sprintf("%s is the address of %q too", s.Address, document.Clip(first)))
 			}
 			addresses[s.Address] = s.Name
-			if s.Weight > 1 && p.Policy != Weighted && p.Policy != Hash {
+			switch {
+			case s.Weight > 1 && p.Policy == FromFile:
+				d.Warn(d.Place(at), at+".weight", "a policy of a file has its own weights")
+			case s.Weight > 1 && p.Policy != Weighted && p.Policy != Hash:
 				d.Warn(d.Place(at), at+".weight", fmt.Sprintf("policy %s does not use weights", p.Policy))
 			}
 		}

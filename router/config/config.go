@@ -49,7 +49,11 @@ const (
 	LeastSessions Policy = "least-sessions"
 	Hash          Policy = "hash"
 	Nearest       Policy = "nearest"
+	FromFile      Policy = "file" // a policy that name servers and controllers have, too: see Shared
 )
+
+// HasZones reports whether the policy knows which surrogates are near to whom.
+func (p Policy) HasZones() bool { return p == Nearest || p == FromFile }
 
 // Reuse says which requests may use a leg that has served another client.
 type Reuse string
@@ -163,7 +167,8 @@ type Pool struct {
 	Name      string
 	Policy    Policy
 	HashQuery []string // policy hash: query parameters to hash instead of the path
-	Nearest   []Zone   // policy nearest: longest prefixes first, so that the first match wins
+	Nearest   []Zone   // of policies that have zones: longest prefixes first, so that the first match wins
+	Shared    *Shared  // policy file
 	Legs      Legs
 	Reuse     Reuse
 	Encrypted bool // of VIPs with an encrypted protocol
@@ -248,6 +253,7 @@ type Surrogate struct {
 	Name    string // unique in the file; used by baton router backend drain
 	Address netip.AddrPort
 	Weight  int    // 0 to 256; 0: no new sessions, whatever the policy
+	Weighed bool   // by a command or a controller, so that the weight counts more than a shared policy's
 	Public  string // mode redirect: scheme://host[:port] for clients; "" for http://Address
 	Line    int    // in the file; 0: it is not from there
 

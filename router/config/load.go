@@ -11,7 +11,7 @@ var rules = document.Rules{Bytes: 4 << 20, Nodes: 1 << 20, Empty: "vips and pool
 // Error is an error in a configuration.
 type Error = document.Error
 
-// Load reads and checks the file and the certificates that it names. An error in its content is an *Error with all mistakes; an error of reading wraps the cause.
+// Load reads and checks the file, and the certificates and policies that it names. An error in its content is an *Error with all mistakes; an error of reading wraps the cause.
 // The caller owns the result.
 func Load(path string) (*Config, error) {
 	return document.Load(path, rules, decode, check, readFiles)
@@ -28,6 +28,7 @@ func readFiles(d *document.Decoder, cfg *Config) {
 	files := &decoder{d}
 	files.readKeyPairs(cfg, time.Now())
 	files.readControllers(cfg, time.Now())
+	files.readPolicies(cfg)
 }
 
 func check(d *document.Decoder, cfg *Config) { (&decoder{d}).crossCheck(cfg) }

@@ -64,10 +64,7 @@ func (d *decoder) pool(path, name string, n *node) Pool {
 		Legs: Legs{Mode: LegsReady, Min: defaultLegsMin, Max: defaultLegsMax, Idle: defaultLegsIdle, Handshake: defaultLegsHandshake},
 	}
 	d.Fields(path, n, []key{
-		{Name: "policy", Decode: func(path string, n *node) {
-			p.Policy = Policy(d.Choice(path, n, "is not a policy",
-				string(RoundRobin), string(Weighted), string(LeastSessions), string(Hash), string(Nearest)))
-		}},
+		{Name: "policy", Decode: func(path string, n *node) { d.policy(path, n, &p) }},
 		{Name: "hash_query", Decode: func(path string, n *node) { p.HashQuery = document.Distinct(d.Decoder, path, n, d.Text) }},
 		{Name: "nearest", Decode: func(path string, n *node) {
 			d.NonEmptyList(path, n, func(at string, n *node) { p.Nearest = append(p.Nearest, d.zone(at, n)) })
@@ -96,8 +93,8 @@ func (d *decoder) pool(path, name string, n *node) Pool {
 	switch {
 	case p.HashQuery != nil && p.Policy != Hash:
 		d.Wrong(n, document.Join(path, "hash_query"), "is for policy hash alone", "policy: hash")
-	case p.Nearest != nil && p.Policy != Nearest:
-		d.Wrong(n, document.Join(path, "nearest"), "is for policy nearest alone", "policy: nearest")
+	case p.Nearest != nil && !p.Policy.HasZones():
+		d.Wrong(n, document.Join(path, "nearest"), "is for policy nearest, or one of a file", "policy: nearest")
 	case p.Nearest == nil && p.Policy == Nearest && !slices.ContainsFunc(p.Discover, func(s Discover) bool { return s.Kind == DiscoverController }):
 		d.Wrong(n, document.Join(path, "nearest"), "is missing", "policy nearest needs its list of {prefix, surrogates}, or discover: {controller: ...}")
 	}

@@ -124,7 +124,7 @@ func TestParseRefuses(t *testing.T) {
 		{"pool without surrogates", "pools:", "pools:\n  p: {policy: hash}", `f:7:7: pools.p.surrogates: is missing`},
 		{"policy", "    surrogates:", inPool("    policy: random"), `f:8:13: pools.default.policy: "random" is not a policy (round-robin, weighted, least-sessions, hash or nearest)`},
 		{"hash_query elsewhere", "    surrogates:", inPool("    hash_query: [id]"), `f:8:5: pools.default.hash_query: is for policy hash alone (policy: hash)`},
-		{"nearest elsewhere", "    surrogates:", inPool("    nearest: [{prefix: 10.0.0.0/8, surrogates: [s1]}]"), `f:8:5: pools.default.nearest: is for policy nearest alone (policy: nearest)`},
+		{"nearest elsewhere", "    surrogates:", inPool("    nearest: [{prefix: 10.0.0.0/8, surrogates: [s1]}]"), `f:8:5: pools.default.nearest: is for policy nearest, or one of a file (policy: nearest)`},
 		{"nearest without zones", "    surrogates:", inPool("    policy: nearest"), `f:8:5: pools.default.nearest: is missing (policy nearest needs its list of {prefix, surrogates}, or discover: {controller: ...})`},
 		{"prefix with host bits", "    surrogates:", inPool("    policy: nearest\n    nearest: [{prefix: 10.1.2.3/8, surrogates: [s1]}]"), `f:9:24: pools.default.nearest[0].prefix: "10.1.2.3/8" has bits set after its length (10.0.0.0/8)`},
 		{"prefix without length", "    surrogates:", inPool("    policy: nearest\n    nearest: [{prefix: 10.1.2.3, surrogates: [s1]}]"), `f:9:24: pools.default.nearest[0].prefix: "10.1.2.3" has no length (10.1.2.3/32)`},

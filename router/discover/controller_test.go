@@ -3,8 +3,10 @@ package discover
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
@@ -102,6 +104,58 @@ func TestControllerFails(t *testing.T) {
 			})
 			if told < 3 {
 				t.Errorf("told %d times", told)
+			}
+		})
+	}
+}
+
+// told is a source that says what it is told, one set after another.
+type told []Set
+
+func (s told) Run(ctx context.Context, report func(Outcome)) {
+	for i := range s {
+		report(Outcome{Set: &s[i]})
+	}
+	<-ctx.Done()
+}
+
+// TestZonesStay: a controller that has just begun, and knows no clients, takes no zones away, also those of an earlier process; one that knows some says all.
+func TestZonesStay(t *testing.T) {
+	zones := func(prefixes ...string) (out []config.Zone) {
+		for _, p := range prefixes {
+			out = append(out, config.Zone{Prefix: netip.MustParsePrefix(p), Surrogates: []string{"s"}})
+		}
+		return out
+	}
+	one := []Surrogate{{Name: "s", Address: at(1), Weight: 1}}
+	for _, tt := range []struct {
+		name string
+		says told
+		want string
+	}{
+		{"nobody yet", told{{Surrogates: one}}, "[10.9.0.0/16]"},
+		{"somebody", told{{Surrogates: one}, {Surrogates: one, Zones: zones("10.1.0.0/24", "10.2.0.0/24")}}, "[10.1.0.0/24 10.2.0.0/24]"},
+		{"begun anew", told{{Surrogates: one, Zones: zones("10.1.0.0/24")}, {Surrogates: one}}, "[10.1.0.0/24]"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := NewRunner(t.Context(), Options{Make: func(config.Discover) Source { return tt.says }, Changed: func() {}, Log: quiet()})
+			defer r.Close()
+			cfg := parse(t, "  web: {policy: nearest, discover: {controller: {url: \"ws://192.0.2.1:1\"}}}\n")
+			key := Key{"web", cfg.Pools[0].Discover[0].String()}
+			r.Update(cfg, map[Key]Set{key: {Surrogates: []Surrogate{{Name: "old", Address: at(2), Weight: 1}}, Zones: zones("10.9.0.0/16")}})
+			got := ""
+			for until := time.Now().Add(5 * time.Second); got != tt.want && time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
+				set := r.Sets()[key]
+				var prefixes []string
+				for _, z := range set.Zones {
+					prefixes = append(prefixes, z.Prefix.String())
+				}
+				if got = fmt.Sprint(prefixes); len(set.Surrogates) != 1 || set.Surrogates[0].Name != "s" {
+					got = fmt.Sprint(set.Surrogates)
+				}
+			}
+			if got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
 			}
 		})
 	}

@@ -32,7 +32,7 @@ type Outcome struct {
 // Set is what a source has, as a whole.
 type Set struct {
 	Surrogates []Surrogate
-	// Zones are for policy nearest, after the file's own.
+	// Zones are for policy nearest, after the file's own. None: those of the set before stay.
 	Zones []config.Zone
 }
 

@@ -52,7 +52,7 @@ type merge struct {
 func weighed(s *config.Surrogate, changes Changes) bool {
 	c, ok := changes[s.Name]
 	if ok && c.Weight != nil {
-		s.Weight = *c.Weight
+		s.Weight, s.Weighed = *c.Weight, true
 	}
 	return !ok || !c.Gone
 }
@@ -75,7 +75,7 @@ func (m *merge) fromAPI(changes Changes) {
 		}
 		s := config.Surrogate{Name: c.Name, Address: c.Address, Weight: 1, Origin: API}
 		if c.Weight != nil {
-			s.Weight = *c.Weight
+			s.Weight, s.Weighed = *c.Weight, true
 		}
 		i := slices.IndexFunc(m.file.Pools, func(p config.Pool) bool { return p.Name == c.Pool })
 		if i < 0 {
@@ -95,7 +95,7 @@ func (m *merge) fromSources(sets map[Key]Set, changes Changes) {
 			for _, s := range set.Surrogates {
 				sg := config.Surrogate{
 					Name: cmp.Or(s.Name, nameOf(of.Prefix, s.Address)), Address: s.Address, Weight: s.Weight, Priority: s.Priority, Public: s.Public,
-					Origin: of.String(),
+					Origin: of.String(), Weighed: of.Kind == config.DiscoverController,
 				}
 				same := func(o config.Surrogate) bool { return o.Address == s.Address }
 				if slices.ContainsFunc(fixed, same) || !weighed(&sg, changes) {
@@ -143,9 +143,9 @@ func (m *merge) add(pool int, s config.Surrogate) {
 	m.left = append(m.left, LeftOut{p.Name, s.Name, s.Origin, why})
 }
 
-// zones adds the sources' zones that the file has not, for policy nearest.
+// zones adds the sources' zones that the file has not, for policies that have zones.
 func (m *merge) zones(p *config.Pool, sets map[Key]Set) {
-	if p.Policy != config.Nearest {
+	if !p.Policy.HasZones() {
 		return
 	}
 	have := make(map[string]config.Zone)

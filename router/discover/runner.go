@@ -138,10 +138,17 @@ func (r *Runner) report(ctx context.Context, n *running, o Outcome) {
 	if s.Err != before {
 		r.log(s, before)
 	}
-	if o.Set == nil || s.Set != nil && s.Set.same(o.Set) {
+	if o.Set == nil {
 		return
 	}
-	s.Set = o.Set
+	set := *o.Set
+	if len(set.Zones) == 0 && s.Set != nil { // a controller that has just begun knows no clients yet
+		set.Zones = s.Set.Zones
+	}
+	if s.Set != nil && s.Set.same(&set) {
+		return
+	}
+	s.Set = &set
 	s.Updates++
 	r.o.Changed()
 }

@@ -22,6 +22,8 @@ type Question struct {
 	VIP     netip.AddrPort // zero: by the URL's address, else the first VIP with the URL's port
 	Client  netip.Addr     // zero: unknown, so in no zone
 	Headers []string       // "Name: value", as sent by the client
+	// Shared returns the snapshot of a pool's policy of a file; nil: one is made of the surrogates' health.
+	Shared func(*config.Pool) *choose.Shared
 }
 
 // Health is the state of a surrogate.
@@ -54,6 +56,7 @@ type Explanation struct {
 	Key        string        `json:"key,omitempty"`       // input of the policy: hash and slot, or zone
 	Rewritten  string        `json:"rewritten,omitempty"` // the request's target and host as the surrogate gets them, if they change
 	Fields     []string      `json:"fields,omitempty"`    // that the surrogate gets in the request
+	Reasons    []string      `json:"reasons,omitempty"`   // of a policy of a file
 	Candidates []Candidate   `json:"candidates,omitempty"`
 	Chosen     []string      `json:"chosen,omitempty"` // one, or those in turn
 	Action     string        `json:"action,omitempty"` // what happens to the session
@@ -137,8 +140,15 @@ func Explain(cfg *config.Config, q Question, health func(surrogate string) Healt
 	}
 	e.Route = &Route{Index: matched.Route, Line: matched.Line, Match: matched.Reason}
 	a := &routed{cfg: cfg, table: table, vip: vip, req: &req, size: size, pool: matched.Pool, rewrite: matched.Rewrite, health: health}
-	e.decider(a)
 	pool := &cfg.Pools[matched.Pool]
+	if pool.Shared != nil {
+		s := q.shared(pool, health)
+		e.decider(a, why(s, q.Client))
+		e.chooseShared(&cfg.VIPs[vip], pool, s, choose.Question(pool.Shared, &req, q.Client), health)
+		e.introduce(a, q.Client)
+		return e, nil
+	}
+	e.decider(a, "")
 	what := "path"
 	if _, ok := choose.HashQuery(req.Query, pool.HashQuery); ok {
 		what = "query parameters " + strings.Join(pool.HashQuery, ", ")
@@ -175,7 +185,8 @@ type routed struct {
 }
 
 // decider explains whether the kernel or user space decides, by the rules from which the kernel's tables are made.
-func (e *Explanation) decider(a *routed) {
+// aside is one more reason for user space.
+func (e *Explanation) decider(a *routed, aside string) {
 	vip, pool := &a.cfg.VIPs[a.vip], &a.cfg.Pools[a.pool]
 	kernel := a.table.Kernel()
 	entry := kernel.Lookup(a.vip, a.req)
@@ -186,6 +197,7 @@ func (e *Explanation) decider(a *routed) {
 		entry.Why,
 		a.table.Unchosen(a.pool, pool, func(name string) bool { return a.health(name).Local }),
 		route.Unhashed(pool, a.req.Path),
+		aside,
 	} {
 		if why != "" {
 			e.Because = why
@@ -245,17 +257,24 @@ func (e *Explanation) choose(v *config.VIP, p *config.Pool, h *hashed, client ne
 		turns = fewest(slots, states)
 	}
 
-	count := make([]int, len(candidates))
+	shares := make([]float64, len(candidates))
 	for _, i := range turns {
-		count[i]++
+		shares[i] += 1 / float64(len(turns))
 	}
-	for i, s := range p.Surrogates {
-		c := Candidate{Name: s.Name, Address: s.Address.String(), Origin: s.Origin, Weight: s.Weight, Sessions: states[i].Sessions, Excluded: candidates[i].Excluded()}
-		if c.Excluded == "down" && states[i].Why != "" {
-			c.Excluded += ": " + states[i].Why
+	excluded := make([]string, len(candidates))
+	for i := range candidates {
+		if excluded[i] = candidates[i].Excluded(); excluded[i] == "down" && states[i].Why != "" {
+			excluded[i] += ": " + states[i].Why
 		}
-		if count[i] > 0 {
-			c.Share = float64(count[i]) / float64(len(turns))
+	}
+	e.outcome(v, p, states, shares, excluded)
+}
+
+// outcome is what becomes of a request whose surrogates have these shares of such requests.
+func (e *Explanation) outcome(v *config.VIP, p *config.Pool, states []Health, shares []float64, excluded []string) {
+	for i, s := range p.Surrogates {
+		c := Candidate{Name: s.Name, Address: s.Address.String(), Origin: s.Origin, Weight: s.Weight, Sessions: states[i].Sessions, Share: shares[i], Excluded: excluded[i]}
+		if c.Share > 0 {
 			e.Chosen = append(e.Chosen, s.Name)
 			e.Action = action(v, p, &s, states[i])
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"baton/packet/hello"
+	"baton/router/choose"
 	"baton/router/config"
 	"baton/router/route"
 )
@@ -40,7 +41,13 @@ func (e *Explanation) hello(a *helloed, q *Question, authority string) {
 	}
 	e.Route = &Route{Index: matched.Route, Line: matched.Line, Match: matched.Reason}
 	vip, pool := &a.cfg.VIPs[a.vip], &a.cfg.Pools[matched.Pool]
-	e.helloDecider(a, vip, pool, matched.Pool, &h)
+	if pool.Shared != nil {
+		s := q.shared(pool, a.health)
+		e.helloDecider(a, vip, pool, matched.Pool, &h, why(s, q.Client))
+		e.chooseShared(vip, pool, s, choose.QuestionOfHello(pool.Shared, &h, q.Client), a.health)
+		return
+	}
+	e.helloDecider(a, vip, pool, matched.Pool, &h, "")
 	e.choose(vip, pool, &hashed{hello.Hash(q.Client, h.ServerName), "client's prefix and the name"}, q.Client, a.health)
 }
 
@@ -70,11 +77,11 @@ func (e *Explanation) refuse(reason, alert, because string) {
 }
 
 // helloDecider is decider for a hello, which is in one packet and one record.
-func (e *Explanation) helloDecider(a *helloed, vip *config.VIP, p *config.Pool, pool int, h *hello.Hello) {
+func (e *Explanation) helloDecider(a *helloed, vip *config.VIP, p *config.Pool, pool int, h *hello.Hello, aside string) {
 	kernel := a.table.Kernel()
 	entry := kernel.LookupHello(a.vip, h)
 	for _, why := range []string{
-		onSocket(vip), entry.Why, a.table.Unchosen(pool, p, func(name string) bool { return a.health(name).Local }),
+		onSocket(vip), entry.Why, a.table.Unchosen(pool, p, func(name string) bool { return a.health(name).Local }), aside,
 	} {
 		if why != "" {
 			e.Because = why

@@ -23,6 +23,9 @@ func (e *Explanation) String() string {
 		step("route", "line %d: %s", e.Route.Line, e.Route.Match)
 		step("pool", "%s, policy %s%s%s", e.Pool, e.Policy, prefixed(", ", e.Key), prefixed(", reuse ", string(e.Reuse)))
 	}
+	for _, line := range e.Reasons {
+		step("", "%s", line)
+	}
 	for _, c := range e.Candidates {
 		at := c.Address + prefixed(", of ", c.Origin)
 		switch {

@@ -53,10 +53,16 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, p *passage) {
 	switch d := p.decision; {
 	case d.Status != 0:
 		answer(w, d.Status, d.Reason)
+	case d.Bypass != "":
+		redirect(w, r, d.Bypass, d, "no surrogate can serve this now: "+d.Bypass+" does")
 	case !d.Address.IsValid():
 		answer(w, http.StatusServiceUnavailable, "no surrogate is up")
 	case s.mode == config.Redirect:
-		redirect(w, r, d)
+		base := d.Public
+		if base == "" {
+			base = "http://" + d.Address.String()
+		}
+		redirect(w, r, base, d, "surrogate "+d.Surrogate+" answers this")
 	default:
 		s.pass(w, r, p)
 	}
@@ -132,12 +138,8 @@ func answer(w http.ResponseWriter, status int, reason string) {
 	io.WriteString(w, body) // fails only if the client has gone
 }
 
-// redirect redirects the client to the surrogate's own name. 307 keeps methods other than GET and HEAD (RFC 9110 section 15.4.8).
-func redirect(w http.ResponseWriter, r *http.Request, d Decision) {
-	base := d.Public
-	if base == "" {
-		base = "http://" + d.Address.String()
-	}
+// redirect redirects the client, such as to the surrogate's own name. 307 keeps methods other than GET and HEAD (RFC 9110 section 15.4.8).
+func redirect(w http.ResponseWriter, r *http.Request, base string, d Decision, why string) {
 	target := "/"
 	if r.RequestURI != "*" {
 		target = d.Rewrite.Path(head.OriginForm(r.RequestURI))
@@ -147,7 +149,7 @@ func redirect(w http.ResponseWriter, r *http.Request, d Decision) {
 		status = http.StatusFound
 	}
 	w.Header().Set("Location", strings.TrimSuffix(base, "/")+target)
-	answer(w, status, "surrogate "+d.Surrogate+" answers this")
+	answer(w, status, why)
 }
 
 func (s *Server) newProxy(errorLog *log.Logger) *httputil.ReverseProxy {

@@ -50,6 +50,21 @@ func TestRewriteOfProxiedRequests(t *testing.T) {
 	}
 }
 
+// TestBypass: in any mode a client that no surrogate can serve is sent to where the policy says.
+func TestBypass(t *testing.T) {
+	for _, mode := range []config.Mode{config.Handoff, config.Redirect, config.Proxy} {
+		e := serve(t, Options{Decide: inOrder(Decision{Bypass: "https://origin.test"}), Mode: mode})
+		res, body, err := e.ask(t, "GET", "GET /v/1?q=%41 HTTP/1.1\r\nHost: h\r\n\r\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		isOwn(t, res, body, 302)
+		if got := res.Header.Get("Location"); got != "https://origin.test/v/1?q=%41" {
+			t.Errorf("mode %s: Location = %q", mode, got)
+		}
+	}
+}
+
 // TestRewriteOfRedirects: a client is sent to the path that the surrogate has.
 func TestRewriteOfRedirects(t *testing.T) {
 	d := Decision{Surrogate: "s", Public: "http://s.example.net", Rewrite: config.Rewrite{Prefix: "/b/", Strip: 3}}

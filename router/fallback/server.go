@@ -29,6 +29,7 @@ type Decision struct {
 	Header    proxyheader.Version // on such a connection, before the client's first byte
 	Fields    fields.Set          // what the surrogate learns of the client, beside the usual
 	Rewrite   config.Rewrite      // of the request
+	Bypass    string              // where the client is redirected because no surrogate can serve it, scheme://host[:port]; "": it is not
 	Status    int                 // if not 0, the router answers, for example 404 or 503
 	Reason    string              // for the client
 }

@@ -12,6 +12,7 @@ import (
 
 	"baton/api"
 	"baton/exporter"
+	"baton/policy"
 	"baton/router/fallback"
 	"baton/router/health"
 	"baton/router/passthrough"
@@ -47,6 +48,7 @@ type Metrics struct {
 	hellos      *prometheus.CounterVec
 	sessions    *prometheus.CounterVec
 	passed      *prometheus.CounterVec
+	policy      *prometheus.CounterVec
 }
 
 // New makes a Metrics.
@@ -76,6 +78,7 @@ func New() *Metrics {
 		connections: gauge("fallback_connections", "Client connections that user space holds.", "vip"),
 		hellos:      counter("hellos_refused_total", "TLS sessions refused, by reason.", "vip", "reason"),
 		sessions:    counter("passthrough_sessions_total", "TLS sessions passed on by sockets, when over, by result.", "vip", "result"),
+		policy:      counter("policy_decisions_total", "Choices of user space by policies of files, by how the client's site was found and what became of it.", "pool", "method", "result"),
 		passed:      counter("passthrough_bytes_total", "Bytes of TLS sessions passed on by sockets, by direction.", "vip", "direction"),
 	}
 }
@@ -90,6 +93,24 @@ const (
 // Decided counts a decision of user space.
 func (m *Metrics) Decided(vip netip.AddrPort, outcome string, took time.Duration) {
 	m.decisions.WithLabelValues(vip.String(), outcome).Observe(took.Seconds())
+}
+
+// PolicyDecided counts a choice by a policy of a file.
+func (m *Metrics) PolicyDecided(pool string, d *policy.Decision) {
+	method, result := string(d.Method), "served"
+	if method == "" {
+		method = "none"
+	}
+	switch {
+	case len(d.Choices) > 0 && d.Spills > 0:
+		result = "spilled"
+	case len(d.Choices) > 0:
+	case d.Bypass != "":
+		result = "bypassed"
+	default:
+		result = "refused"
+	}
+	m.policy.WithLabelValues(pool, method, result).Inc()
 }
 
 // HandedOff counts a handoff by user space.
@@ -179,7 +200,7 @@ func (m *Metrics) Handler(version string, status func() (api.RouterStatus, error
 		Collectors: []prometheus.Collector{
 			m.decisions, m.handoffs, m.legEvents, m.transitions, m.checks, m.checkFails,
 			m.requests, m.durations, m.sent, m.retries, m.failures, m.refused, m.connections,
-			m.hellos, m.sessions, m.passed,
+			m.hellos, m.sessions, m.passed, m.policy,
 		},
 	}.Handler()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"baton/api"
+	"baton/policy"
 	"baton/router/fallback"
 	"baton/router/health"
 )
@@ -48,6 +49,12 @@ func exercised() *Metrics {
 	m := New()
 	m.Decided(vip, OutcomeHandoff, 30*time.Microsecond)
 	m.HandedOff(vip, "s1")
+	for _, d := range []policy.Decision{
+		{Method: policy.ByZone, Choices: make([]policy.Choice, 1)}, {Method: policy.ByDefault, Choices: make([]policy.Choice, 1), Spills: 2},
+		{Method: policy.ByDefault, Bypass: "origin.test"}, {},
+	} {
+		m.PolicyDecided("video", &d)
+	}
 	m.LegEvent("s1", "opened")
 	m.SurrogateChanged(health.Transition{Surrogate: "s1", From: health.State{Phase: health.Checking}, To: health.State{Phase: health.Up}})
 	m.SurrogateChanged(health.Transition{Surrogate: "s1", From: health.State{Phase: health.Up}, To: health.State{Phase: health.Up, Draining: true}})
@@ -108,6 +115,10 @@ func TestSeries(t *testing.T) {
 		`baton_router_decision_duration_seconds_bucket{outcome="handoff",vip="10.9.9.9:80",le="2e-05"} 0`,
 		`baton_router_decision_duration_seconds_bucket{outcome="handoff",vip="10.9.9.9:80",le="5e-05"} 1`,
 		`baton_router_handoffs_total{surrogate="s1",vip="10.9.9.9:80"} 1`,
+		`baton_router_policy_decisions_total{method="zone",pool="video",result="served"} 1`,
+		`baton_router_policy_decisions_total{method="default",pool="video",result="spilled"} 1`,
+		`baton_router_policy_decisions_total{method="default",pool="video",result="bypassed"} 1`,
+		`baton_router_policy_decisions_total{method="none",pool="video",result="refused"} 1`,
 		`baton_router_leg_events_total{event="opened",surrogate="s1"} 1`,
 		`baton_router_surrogate_transitions_total{phase="up",surrogate="s1"} 1`,
 		`baton_router_health_check_duration_seconds_count{surrogate="s1"} 2`,

@@ -14,8 +14,12 @@ const (
 	MaxKernelPath = 1023 // bytes of a hashed path
 	KernelMembers = 64   // surrogates of a pool for least-sessions
 	PoolTables    = 256  // choice tables: one for each possible pool,
-	KernelTables  = 1024 // followed by those of zones
+	KernelTables  = 1024 // followed by those of zones, which share tables
+	KernelZones   = 1 << 17
 )
+
+// ZoneTables is how many tables the zones of a pool may need: one for each surrogate, and one for zones without an available one of their own.
+func ZoneTables(p *config.Pool) int { return min(len(p.Nearest), len(p.Surrogates)+1) }
 
 // unaided says why choosing from this pool needs user space, "" if it does not.
 func (t *Table) unaided(v *config.VIP, p *config.Pool, pool int) string {
@@ -30,17 +34,17 @@ func (t *Table) unaided(v *config.VIP, p *config.Pool, pool int) string {
 // unchosen says for each pool why the kernel cannot choose from it, "" if it can.
 func unchosen(cfg *config.Config) []string {
 	out := make([]string, len(cfg.Pools))
-	tables := PoolTables
+	tables, zones := PoolTables, 0
 	for i, p := range cfg.Pools {
 		switch {
 		case len(p.HashQuery) > 0:
 			out[i] = fmt.Sprintf("pool %s hashes query parameters", p.Name)
 		case p.Policy == config.LeastSessions && len(p.Surrogates) > KernelMembers:
 			out[i] = fmt.Sprintf("pool %s has more than %d surrogates", p.Name, KernelMembers)
-		case p.Policy == config.Nearest && tables+len(p.Nearest) > KernelTables:
-			out[i] = fmt.Sprintf("pool %s has more zones than there are tables left", p.Name)
+		case p.Policy == config.Nearest && (tables+ZoneTables(&p) > KernelTables || zones+len(p.Nearest) > KernelZones):
+			out[i] = fmt.Sprintf("pool %s has more zones than there is room for", p.Name)
 		case p.Policy == config.Nearest:
-			tables += len(p.Nearest)
+			tables, zones = tables+ZoneTables(&p), zones+len(p.Nearest)
 		}
 	}
 	return out

@@ -64,7 +64,8 @@ pools:
 		{"turns", "surrogates: " + surrogates(KernelMembers+1), ""},
 		{"query", "policy: hash, hash_query: [id], surrogates: " + surrogates(2), "hashes query parameters"},
 		{"hash", "policy: hash, surrogates: " + surrogates(2), ""},
-		{"near", "policy: nearest, nearest: " + zones(KernelTables-PoolTables) + ", surrogates: " + surrogates(2), ""},
+		{"near", "policy: nearest, nearest: " + zones(4*KernelTables) + ", surrogates: " + surrogates(2), ""},
+		{"wide", "policy: nearest, nearest: " + zones(KernelTables) + ", surrogates: " + surrogates(KernelTables-PoolTables-3-1), ""},
 		{"farther", "policy: nearest, nearest: " + zones(1) + ", surrogates: " + surrogates(2), "more zones"},
 		{"own", "surrogates: " + surrogates(2), "own1 of pool own can only be proxied: it is on this host"},
 	}

@@ -40,14 +40,26 @@ type NameserverStatus struct {
 
 // NameserverZone is a zone of a name server.
 type NameserverZone struct {
-	Name    string    `json:"name"`
-	File    string    `json:"file"`
-	Serial  uint32    `json:"serial"`
-	Records int       `json:"records"`
-	Routed  int       `json:"routed"` // names
-	Signed  bool      `json:"signed"`
-	Loaded  time.Time `json:"loaded"`
-	Error   string    `json:"error,omitempty"` // why the file is not served as it is; an older content is
+	Name    string          `json:"name"`
+	File    string          `json:"file"`
+	Serial  uint32          `json:"serial"`
+	Records int             `json:"records"`
+	Routed  int             `json:"routed"` // names
+	Signed  bool            `json:"signed"`
+	Keys    []NameserverKey `json:"keys,omitempty"`
+	Loaded  time.Time       `json:"loaded"`
+	Error   string          `json:"error,omitempty"` // why the file is not served as it is; an older content is
+}
+
+// NameserverKey is a key of a zone, and what it does.
+type NameserverKey struct {
+	Tag       uint16     `json:"tag"`
+	Algorithm string     `json:"algorithm"`
+	Role      string     `json:"role"` // KSK, ZSK, or both
+	Now       string     `json:"now"`  // in words: "published, signs"
+	Signs     bool       `json:"signs"`
+	Next      string     `json:"next,omitempty"` // in words: "stops signing"; "": nothing is planned
+	At        *time.Time `json:"at,omitempty"`   // of Next
 }
 
 // NameserverService is how routed names are answered.

@@ -31,6 +31,7 @@ type network struct {
 	dir       string
 	surrogate [2]atomic.Bool // healthy
 	port      string
+	zones     string // more keys of the zone
 	at        string
 }
 
@@ -52,7 +53,7 @@ func (n *network) config(more string) string {
 control: %[1]s/c.sock
 cookies: off
 limits: none
-zones: [{name: example.test, file: z, routed: {cdn: content}}]
+zones: [{name: example.test, file: z, routed: {cdn: content}%[5]s}]
 services: {content: {ttl: 20s, fallback: 192.0.2.99, https: {alpn: [h2]}}}
 health: {port: %[3]s, path: /healthz, interval: 100ms, timeout: 100ms, rise: 1, fall: 1}
 policy:
@@ -60,7 +61,7 @@ policy:
   sites:
     west: {clients: [192.0.2.0/25], capacity: 5, surrogates: {se1: {addresses: [127.0.0.2]}}}
     east: {clients: [192.0.2.128/25], surrogates: {se2: {addresses: [127.0.0.3]}}}
-%[4]s`, n.dir, freePort(n.t), n.port, more))
+%[4]s`, n.dir, freePort(n.t), n.port, more, n.zones))
 }
 
 var ports = map[*testing.T]string{}
@@ -82,7 +83,12 @@ func start(t *testing.T) *network { return startWith(t, "") }
 
 func startWith(t *testing.T, more string) *network {
 	t.Helper()
-	n := &network{t: t, dir: t.TempDir()}
+	return (&network{t: t, dir: t.TempDir()}).start(more)
+}
+
+func (n *network) start(more string) *network {
+	t := n.t
+	t.Helper()
 	for i := range n.surrogate {
 		l, err := net.Listen("tcp", net.JoinHostPort(fmt.Sprintf("127.0.0.%d", i+2), n.port+strings.Repeat("0", 1-min(1, len(n.port)))))
 		if err != nil {

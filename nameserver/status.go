@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/miekg/dns"
 
@@ -47,10 +48,21 @@ func (n *Nameserver) Status() (api.NameserverStatus, error) {
 	s.Name, s.Config, s.Loaded = n.cfg.Name, n.cfg.File, n.loaded
 	s.Reloads, s.ReloadsFailed = n.reloads.Load(), n.reloadsFailed.Load()
 	s.Connections = api.Usage{Used: k.Connections, Limit: n.cfg.TCP.Connections}
+	now := time.Now()
 	for _, z := range n.zones {
 		one := api.NameserverZone{
 			Name: z.cfg.Name, File: z.cfg.File, Serial: z.zone.Data.Serial(), Records: z.zone.Data.Records, Routed: len(z.cfg.Routed),
-			Signed: z.zone.Signer != nil, Loaded: z.at,
+			Loaded: z.at,
+		}
+		if signer := z.zone.Signer; signer != nil {
+			one.Signed = signer.Signed(now)
+			for _, k := range signer.States(now) {
+				key := api.NameserverKey{Tag: k.Tag, Algorithm: k.Algorithm, Role: k.Role, Now: k.Now, Signs: k.Signs, Next: k.Next}
+				if !k.At.IsZero() {
+					key.At = &k.At
+				}
+				one.Keys = append(one.Keys, key)
+			}
 		}
 		if z.failure != nil {
 			one.Error = z.failure.Error()

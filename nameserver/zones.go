@@ -30,11 +30,25 @@ func Zone(cfg *config.Config, z config.Zone) (*answer.Zone, error) {
 		return nil, err
 	}
 	out := &answer.Zone{Data: data, Transfer: z.Transfer}
-	if z.Key == "" {
+	var keys []*sign.Key
+	switch {
+	case z.Key != "":
+		k, err := sign.Load(z.Key, z.Name)
+		if err != nil {
+			return nil, cfg.Wrong(z.Path+".key", err.Error(), "")
+		}
+		keys = append(keys, k)
+	case z.Keys != "":
+		if keys, err = sign.LoadFolder(z.Keys, z.Name); err != nil {
+			return nil, cfg.Wrong(z.Path+".keys", err.Error(), "")
+		}
+	default:
 		return out, nil
 	}
-	if out.Signer, err = sign.Load(z.Key, z.Name); err != nil {
-		return nil, cfg.Wrong(z.Path+".key", err.Error(), "")
+	out.Signer = sign.New(keys...)
+	ttl := time.Duration(data.SOA.Hdr.Ttl) * time.Second
+	for _, w := range out.Signer.Warnings(time.Now(), ttl, max(ttl, data.LongestTTL())) {
+		data.Warnings = append(data.Warnings, "zone "+z.Name+": "+w)
 	}
 	return out, nil
 }

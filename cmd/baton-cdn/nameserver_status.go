@@ -29,6 +29,7 @@ func printNameserver(out io.Writer, s *api.NameserverStatus, wide bool, now time
 	for _, z := range s.Zones {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%s\t%s\n", z.Name, z.Serial, z.Records, z.Routed, yes(z.Signed), cli.Age(now, z.Loaded), z.File)
 	}
+	printKeys(w, s.Zones, now)
 	if len(s.Services) > 0 {
 		fmt.Fprintln(w, "\nSERVICE\tDECISIONS\tFALLBACKS")
 		for _, v := range s.Services {
@@ -92,5 +93,20 @@ func printSites(w io.Writer, sites []api.NameserverSite) {
 			capacity = fmt.Sprint(s.Capacity)
 		}
 		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", s.Name, s.Serves, s.Sessions, capacity, yes(s.Full))
+	}
+}
+
+// printKeys says what each key does and what it will do next.
+func printKeys(w io.Writer, zones []api.NameserverZone, now time.Time) {
+	head := "\nKEY OF\tTAG\tROLE\tALGORITHM\tNOW\tNEXT\n"
+	for _, z := range zones {
+		for _, k := range z.Keys {
+			next := "-"
+			if k.At != nil {
+				next = fmt.Sprintf("%s in %s, %s", k.Next, k.At.Sub(now).Round(time.Second), k.At.UTC().Format(time.RFC3339))
+			}
+			fmt.Fprintf(w, "%s%s\t%d\t%s\t%s\t%s\t%s\n", head, z.Name, k.Tag, k.Role, k.Algorithm, k.Now, next)
+			head = ""
+		}
 	}
 }

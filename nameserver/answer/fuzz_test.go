@@ -94,7 +94,7 @@ func FuzzHandle(f *testing.F) {
 		f.Add(raw)
 	}
 	signed := testZone(f, text)
-	signed.Signer = testSigner(f)
+	signed.Signer, _ = testSigner(f)
 	plain := testServer(f, Options{Cookies: NewCookies(), Subnet: true, NSID: "ns1"})
 	both := []*Server{plain, testServer(f, Options{Cookies: NewCookies(), Subnet: true}, signed)}
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -122,7 +122,7 @@ func (w *Worker) Handle(query []byte, from netip.AddrPort, tcp bool, out []byte)
 	if z == nil {
 		return w.refuse(out, dns.RcodeRefused)
 	}
-	if z.Signer != nil && (r.do || r.kind == dns.TypeDNSKEY) {
+	if z.Signer != nil && (r.do || sign.Makes(r.kind)) {
 		return w.slow(out, z)
 	}
 	t := w.find(z)

@@ -11,24 +11,25 @@ import (
 	"baton/nameserver/sign"
 )
 
-func testSigner(t testing.TB) *sign.Signer {
+func testSigner(t testing.TB) (*sign.Signer, *dns.DNSKEY) {
 	t.Helper()
 	path, _, err := sign.Generate(t.TempDir(), "example.test.")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := sign.Load(path, "example.test.")
+	k, err := sign.Load(path, "example.test.")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return sign.New(k), k.Record
 }
 
 // TestSigned: each set of records of a signed answer has a signature that the zone's key made, but those of delegations; what does not exist is denied by a record
 // that covers the name.
 func TestSigned(t *testing.T) {
 	z := testZone(t, text)
-	z.Signer = testSigner(t)
+	signer, key := testSigner(t)
+	z.Signer = signer
 	w := testServer(t, Options{Size: 4096}, z).Worker()
 	for _, tt := range []struct{ name, kind, code, denied string }{
 		{"web", "A", "NOERROR", ""}, {"www", "AAAA", "NOERROR", ""}, {"x.wild", "A", "NOERROR", ""}, {"cdn", "A", "NOERROR", ""},
@@ -49,14 +50,14 @@ func TestSigned(t *testing.T) {
 				if got := dns.RcodeToString[a.Rcode]; got != tt.code || a.IsEdns0() == nil || !a.IsEdns0().Do() {
 					t.Errorf("%s, %v", got, a)
 				}
-				if got := verified(t, z.Signer.Key, a); got != tt.denied {
+				if got := verified(t, key, a); got != tt.denied {
 					t.Errorf("denied %q, want %q\n%v", got, tt.denied, a)
 				}
 			}
 		})
 	}
 	a := exchange(t, w, ask("example.test.", "DNSKEY"), false)
-	if len(a.Answer) != 1 || a.Answer[0].(*dns.DNSKEY).PublicKey != z.Signer.Key.PublicKey {
+	if len(a.Answer) != 1 || a.Answer[0].(*dns.DNSKEY).PublicKey != key.PublicKey {
 		t.Errorf("without signatures: %v", a)
 	}
 	if a := exchange(t, w, ask("web.example.test.", "A"), false); len(a.Answer) != 2 {

@@ -28,7 +28,7 @@ func (w *Worker) slow(out []byte, z *compiled) int {
 		res.Answer = append(res.Answer, records...)
 	}
 	if z.Signer != nil {
-		z.Signer.Keys(z.Data, &res, r.kind)
+		z.Signer.Keys(z.Data, &res, r.kind, w.s.now())
 	}
 	k := kindOf(res)
 	id := z.id

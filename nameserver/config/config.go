@@ -70,7 +70,8 @@ type Zone struct {
 	Name     string // absolute, in lower case
 	File     string
 	Transfer []netip.Prefix // clients that may have all of it
-	Key      string         // path of the key files without their ends; "": answers are not signed
+	Key      string         // path of the key files without their ends; "": none
+	Keys     string         // folder with the key files; "": none. Without both answers are not signed
 	Routed   []Routed
 	Path     string // in the configuration, for messages
 }

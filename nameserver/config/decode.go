@@ -186,10 +186,14 @@ func (d *decoder) zone(path string, n *node) Zone {
 		{Name: "key", Decode: func(path string, n *node) {
 			z.Key = strings.TrimSuffix(strings.TrimSuffix(d.file(path, n), ".private"), ".key")
 		}},
-		{Name: "dnssec", Now: "key"},
+		{Name: "keys", Decode: func(path string, n *node) { z.Keys = d.file(path, n) }},
+		{Name: "dnssec", Now: "keys"},
 		{Name: "routed", Decode: func(path string, n *node) { at, routed = path, n }},
 	})
 	d.Require(path, n, "name", "file")
+	if z.Key != "" && z.Keys != "" {
+		d.Wrong(n, path, "has both key and keys", "keys for a folder with several of them, key for a single one")
+	}
 	if routed != nil && z.Name != "" {
 		d.AtMost(at, routed, maxRouted)
 		d.Entries(at, routed, func(at, name string, n *node) { z.Routed = append(z.Routed, d.routed(at, name, n, z.Name)) })

@@ -3,6 +3,7 @@ package metrics
 
 import (
 	"net/http"
+	"strconv"
 
 	"baton/api"
 	"baton/exporter"
@@ -51,6 +52,13 @@ func Series(s *api.NameserverStatus) []exporter.Number {
 		n.Gauge("zone_serial", "Serial of the zone that is served.", float64(z.Serial), "zone", z.Name)
 		n.GaugeInt("zone_records", "Records of the zone.", z.Records, "zone", z.Name)
 		n.Gauge("zone_loaded_timestamp_seconds", "When the zone was read.", float64(z.Loaded.Unix()), "zone", z.Name)
+		for _, k := range z.Keys {
+			tag := strconv.Itoa(int(k.Tag))
+			n.Yes("zone_key_signs", "Whether the key signs.", k.Signs, "zone", z.Name, "key", tag, "role", k.Role)
+			if k.At != nil {
+				n.Gauge("zone_key_next_timestamp_seconds", "When the key's next planned change is.", float64(k.At.Unix()), "zone", z.Name, "key", tag, "role", k.Role)
+			}
+		}
 		n.Yes("zone_stale", "Whether the file has mistakes, and older content is served.", z.Error != "", "zone", z.Name)
 	}
 	for _, v := range s.Services {

@@ -17,7 +17,8 @@ func TestSeries(t *testing.T) {
 	s := api.NameserverStatus{
 		Queries: 1, Answers: map[string]uint64{"routed": 2}, Refused: map[string]uint64{"REFUSED": 3}, Ignored: 4, Truncated: 5, Omitted: 6, Slipped: 7, Unsent: 8, Subnets: 9,
 		Cookies: 10, DNSSEC: 11, Transfers: 12, Connections: api.Usage{Used: 13, Limit: 14}, ConnectionsRefused: 15,
-		Zones:      []api.NameserverZone{{Name: "example.test.", Serial: 16, Records: 17, Error: "z:1: wrong"}},
+		Zones: []api.NameserverZone{{Name: "example.test.", Serial: 16, Records: 17, Error: "z:1: wrong",
+			Keys: []api.NameserverKey{{Tag: 29, Role: "ZSK", Signs: true, At: new(time.Unix(30, 0))}}}},
 		Services:   []api.NameserverService{{Name: "content", Decisions: 18, Fallbacks: 19}},
 		Surrogates: []api.NameserverSurrogate{{Name: "se1", Up: true, State: "maintenance", Weight: 20, Chosen: 21, Sessions: 22}},
 		Sites:      []api.NameserverSite{{Name: "west", Sessions: 23, Full: true}},
@@ -37,7 +38,7 @@ func TestSeries(t *testing.T) {
 		`surrogate_in_service{surrogate="se1"} 0`, `surrogate_weight{surrogate="se1"} 20`, `surrogate_chosen_total{surrogate="se1"} 21`,
 		`surrogate_sessions{surrogate="se1"} 22`, `site_sessions{site="west"} 23`, `site_full{site="west"} 1`, `state_source{source="kept"} 1`, `state_source{source="checks"} 0`,
 		"controller_connected 0", "controller_heard_timestamp_seconds 24", "controller_connections_total 25", "controller_malformed_total 26", "controller_surrogates 27",
-		"controller_zones 28",
+		"controller_zones 28", `zone_key_signs{key="29",role="ZSK",zone="example.test."} 1`, `zone_key_next_timestamp_seconds{key="29",role="ZSK",zone="example.test."} 30`,
 	} {
 		if !strings.Contains(body, "\nbaton_nameserver_"+line+"\n") {
 			t.Errorf("%q is not in\n%s", line, body)

@@ -156,7 +156,7 @@ func (l *loader) add(rr dns.RR) {
 		l.wrong(here, "class %s is not served (IN)", dns.ClassToString[h.Class])
 		return
 	case slices.Contains(signing, h.Rrtype):
-		l.wrong(here, "%s %s: signatures are made when a question is answered (leave it out, and give the zone a key in dnssec:)", h.Name, kind)
+		l.wrong(here, "%s %s: signatures are made when a question is answered (leave it out, and give the zone keys in keys:)", h.Name, kind)
 		return
 	case h.Rrtype == dns.TypeDNAME:
 		l.wrong(here, "%s DNAME is not served (a CNAME at each name, or at a wildcard)", h.Name)

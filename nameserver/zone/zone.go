@@ -3,6 +3,8 @@
 package zone
 
 import (
+	"time"
+
 	"github.com/miekg/dns"
 )
 
@@ -72,6 +74,14 @@ func (z *Zone) All(yield func(dns.RR) bool) {
 			}
 		}
 	}
+}
+
+// LongestTTL is the longest time for which a record may be kept.
+func (z *Zone) LongestTTL() (longest time.Duration) {
+	for rr := range z.All {
+		longest = max(longest, time.Duration(rr.Header().Ttl)*time.Second)
+	}
+	return longest
 }
 
 // Find returns a name's node; if there is none, the closest encloser (RFC 4592, section 3.3.1), the nearest name above that exists. The name is

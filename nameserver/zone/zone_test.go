@@ -43,7 +43,7 @@ func TestMistakes(t *testing.T) {
 		{"a name server without an address", start + "@ NS ns2\n", "z:2: example.test. NS leads to ns2.example.test., which has no address in this zone"},
 		{"DS without a delegation", start + "a DS 1 13 2 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n", "z:5: a.example.test. has DS records, but no NS records: it is no delegation"},
 		{"a delegated wildcard", start + "*.a NS ns\n", "z:5: *.a.example.test.: a wildcard cannot be delegated (RFC 4592, section 4.2)"},
-		{"signatures", start + "a NSEC b A\n", "z:5: a.example.test. NSEC: signatures are made when a question is answered (leave it out, and give the zone a key in dnssec:)"},
+		{"signatures", start + "a NSEC b A\n", "z:5: a.example.test. NSEC: signatures are made when a question is answered (leave it out, and give the zone keys in keys:)"},
 		{"DNAME", start + "a DNAME b\n", "z:5: a.example.test. DNAME is not served (a CNAME at each name, or at a wildcard)"},
 		{"a time above all", start + "a 4000000000 A 192.0.2.1\n", "z:5: a.example.test. A: the TTL"},
 		{"data that is missing", start + "a MX 10\n", "z:5"},

@@ -244,6 +244,22 @@ func (c *Controller) source() northbound.Source {
 	return s
 }
 
+// status adds what the network has to do with content.
+func (d *cdn) status(s *api.ControllerStatus) {
+	if d == nil {
+		return
+	}
+	s.Surrogates = d.set.List()
+	if d.manager == nil {
+		return
+	}
+	n := d.manager.Counts()
+	s.Reactive = &api.ControllerReactive{
+		Live: n.Live, Began: n.Began, Done: n.BySurrogate, Failed: n.Failed, Ended: n.Ended, Proxied: n.Proxied,
+		Forwarded: n.Forwarded, Dropped: n.Dropped, Lost: n.Lost,
+	}
+}
+
 // who is the name and the kind of a host.
 func (d *cdn) who(all []netip.Addr) (name, kind string) {
 	if d == nil {

@@ -61,6 +61,7 @@ func (c *Controller) Status() (api.ControllerStatus, error) {
 			"host_invalid": k.InvalidAddress, "move": k.MovesRefused, "claim": k.ClaimsRefused, "switch": sw.Refused, "stale": sw.Stale,
 		}
 	})
+	c.cdn.status(&s)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.Name, s.Config, s.Loaded, s.Listen = c.cfg.Name, c.cfg.File, c.loaded, endpoints(c.cfg)

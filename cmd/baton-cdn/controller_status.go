@@ -56,6 +56,7 @@ func printController(out io.Writer, s *api.ControllerStatus, wide bool, now time
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", v.Name, v.ID, cli.Dash(v.Maker), yes(v.Core), yes(v.Up), cli.Age(now, v.Since), v.Role,
 			v.Flows, len(v.Ports), cli.Dash(v.Remote))
 	}
+	printSurrogates(w, s)
 	refused := map[string]uint64{}
 	for reason, n := range s.Refused {
 		if n > 0 {
@@ -64,6 +65,21 @@ func printController(out io.Writer, s *api.ControllerStatus, wide bool, now time
 	}
 	cli.Counted(w, "REFUSED", "COUNT", refused)
 	return w.Flush()
+}
+
+// printSurrogates prints what the network has to do with content.
+func printSurrogates(w io.Writer, s *api.ControllerStatus) {
+	if len(s.Surrogates) > 0 {
+		fmt.Fprintln(w, "\nSURROGATE\tSITE\tADDRESS\tUP\tSTATE\tWEIGHT\tSESSIONS\tHANDOFFS\tIDLE LEGS\tERROR")
+	}
+	for _, u := range s.Surrogates {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", u.Name, cli.Dash(u.Site), u.Address, yes(u.Up), u.State, u.Weight, u.Sessions, u.Handoffs, u.Legs, cli.Dash(u.Error))
+	}
+	if r := s.Reactive; r != nil {
+		fmt.Fprintf(w, "\nhandoffs: %d begun, %d live, %d over; %s by request routers; packets through the controller: %d, refused %d, lost %d\n",
+			r.Began, r.Live, r.Ended, cli.Count(int(r.Proxied), "session"), r.Forwarded, r.Dropped, r.Lost)
+		cli.Counted(w, "FAILED HANDOFFS", "COUNT", r.Failed)
+	}
 }
 
 func printTopology(out io.Writer, t *api.ControllerTopology, wide bool, now time.Time) error {

@@ -59,6 +59,13 @@ func Series(s *api.ControllerStatus) []exporter.Number {
 	for reason, count := range s.Refused {
 		n.Counter("refused_total", "Frames, links, hosts, moves and switches that were refused.", count, "reason", reason)
 	}
+	for _, u := range s.Surrogates {
+		n.Yes("surrogate_up", "Whether the surrogate gets new sessions, as far as its checks and handoffs say.", u.Up, "surrogate", u.Name)
+		n.Yes("surrogate_in_service", "Whether operators let the surrogate have new sessions.", u.State == api.InService, "surrogate", u.Name)
+		n.GaugeInt("surrogate_sessions", "Sessions that are handed over to the surrogate.", u.Sessions, "surrogate", u.Name)
+		n.GaugeInt("surrogate_idle_legs", "Idle legs of all request routers to the surrogate.", u.Legs, "surrogate", u.Name)
+	}
+	reactive(&n, s.Reactive)
 	n.Yes("store_up", "Whether the store answers.", s.Store.Answers)
 	n.Yes("master", "Whether this controller is the master.", s.Store.Master)
 	n.Gauge("generation", "The master's generation.", float64(s.Store.Generation))
@@ -66,4 +73,21 @@ func Series(s *api.ControllerStatus) []exporter.Number {
 	n.Counter("config_reloads_total", "Reloads of the configuration.", s.ReloadsFailed, "result", "failed")
 	n.Gauge("config_loaded_timestamp_seconds", "When the configuration was read.", float64(s.Loaded.Unix()))
 	return n
+}
+
+func reactive(n *exporter.Numbers, r *api.ControllerReactive) {
+	if r == nil {
+		return
+	}
+	for surrogate, count := range r.Done {
+		n.Counter("handoffs_total", "Sessions that were handed over.", count, "surrogate", surrogate)
+	}
+	for reason, count := range r.Failed {
+		n.Counter("handoffs_failed_total", "Handoffs that failed: the request router has served the session.", count, "reason", reason)
+	}
+	n.GaugeInt("handoffs_live", "Sessions that are handed over or about to be.", r.Live)
+	n.Counter("sessions_proxied_total", "Sessions that request routers have served themselves.", r.Proxied)
+	n.Counter("session_packets_forwarded_total", "Packets of sessions that passed the controller.", r.Forwarded)
+	n.Counter("session_packets_dropped_total", "Packets of sessions that may not pass.", r.Dropped)
+	n.Counter("session_packets_lost_total", "Packets of sessions for which there was no way.", r.Lost)
 }

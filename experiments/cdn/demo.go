@@ -207,7 +207,15 @@ func (n *Network) reactive(ctx context.Context, r *Report, content map[string]st
 			done++
 		}
 	}
-	r.check(done == len(n.Clients), r.Handoffs, "the controller has handed over each of these sessions")
+	s, err := n.Counts(ctx)
+	if err != nil {
+		return err
+	}
+	counted := 0
+	for _, of := range s.Reactive.Done {
+		counted += int(of)
+	}
+	r.check(done == len(n.Clients) && counted == done, r.Handoffs, "the controller has handed over each of these sessions, and counts them")
 	return nil
 }
 

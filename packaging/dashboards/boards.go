@@ -228,6 +228,20 @@ var controller = board{"controller", "Baton / Controller", []row{
 		graph("Hosts", "short", of("baton_controller_hosts", "instance"), "{{instance}}"),
 		graph("Reroutes", "reqps", rate("baton_controller_path_reroutes_total", "instance"), "{{instance}}"),
 	}},
+	{"Content", []panel{
+		graph("Handoffs", "reqps", rate("baton_controller_handoffs_total", "surrogate"), "{{surrogate}}"),
+		graph("Handoffs that failed", "reqps", rate("baton_controller_handoffs_failed_total", "reason"), "{{reason}}"),
+		graph("Handed-over sessions", "short", of("baton_controller_handoffs_live", "instance"), "{{instance}}"),
+		graph("Surrogates up", "short", of("baton_controller_surrogate_up", "surrogate"), "{{surrogate}}"),
+		graph("In service", "short", of("baton_controller_surrogate_in_service", "surrogate"), "{{surrogate}}"),
+		graph("Sessions", "short", of("baton_controller_surrogate_sessions", "surrogate"), "{{surrogate}}"),
+		graph("Idle legs", "short", of("baton_controller_surrogate_idle_legs", "surrogate"), "{{surrogate}}"),
+		graph("Proxied by routers", "reqps", rate("baton_controller_sessions_proxied_total", "instance"), "{{instance}}"),
+		{title: "Packets through the controller", unit: "pps", queries: []query{
+			{rate("baton_controller_session_packets_forwarded_total", "instance"), "{{instance}} forwarded"}, {rate("baton_controller_session_packets_dropped_total", "instance"), "{{instance}} refused"},
+			{rate("baton_controller_session_packets_lost_total", "instance"), "{{instance}} lost"},
+		}},
+	}},
 	{"Northbound", []panel{
 		graph("Calls", "reqps", rate("baton_controller_northbound_calls_total", "method, result"), "{{method}} {{result}}"),
 		graph("Connections", "short", of("baton_controller_northbound_connections", "instance"), "{{instance}}"),

@@ -118,35 +118,21 @@ pools:
 					t.Errorf("explained as proxied: %v, want %d of %d\n%s", got, tt.proxied, tt.times, what)
 				}
 			}
-			before := r.outcomes(tt.vip)
-			answered := make(map[string]int)
-			for range tt.times {
-				got, err := n.open(t, tt.vip).ask(tt.method, request+"\r\n")
-				if err != nil {
-					t.Fatal(err)
+			before, after := n.outcomesOf(t, r, tt.vip, func() {
+				answered := make(map[string]int)
+				for range tt.times {
+					got, err := n.open(t, tt.vip).ask(tt.method, request+"\r\n")
+					if err != nil {
+						t.Fatal(err)
+					}
+					answered[got.surrogate]++
 				}
-				answered[got.surrogate]++
-			}
-			for name := range strings.FieldsSeq(tt.want) {
-				if share := tt.times / len(strings.Fields(tt.want)); answered[name] != share {
-					t.Errorf("%v answered, want %d by %s", answered, share, name)
+				for name := range strings.FieldsSeq(tt.want) {
+					if share := tt.times / len(strings.Fields(tt.want)); answered[name] != share {
+						t.Errorf("%v answered, want %d by %s", answered, share, name)
+					}
 				}
-			}
-			var after map[string]int
-			err = lab.Poll(answersWithin, func() error { // a decision is counted a moment after it is carried out
-				after = r.outcomes(tt.vip)
-				byRouter := 0
-				for outcome := range after {
-					byRouter += after[outcome] - before[outcome]
-				}
-				if want := map[bool]int{true: 0, false: tt.times}[tt.kernel]; byRouter != want {
-					return fmt.Errorf("user space decided %d times, want %d: %v, before %v", byRouter, want, after, before)
-				}
-				return nil
-			})
-			if err != nil {
-				t.Error(err)
-			}
+			}, map[bool]int{true: 0, false: tt.times}[tt.kernel])
 			if got := after["proxied"] - before["proxied"]; got != tt.proxied {
 				t.Errorf("%d proxied, want %d", got, tt.proxied)
 			}
@@ -197,4 +183,29 @@ func (r *running) outcomes(vip string) map[string]int {
 		}
 	}
 	return out
+}
+
+// outcomesOf are the outcomes of user space's decisions before and after some requests, of which it should decide so many. Where that is none they may be asked
+// for again: a surrogate is up a moment before the kernel's tables have it.
+func (n *network) outcomesOf(t *testing.T, r *running, vip string, requests func(), want int) (before, after map[string]int) {
+	t.Helper()
+	err := lab.Poll(answersWithin, func() error {
+		if after == nil || want == 0 {
+			before = r.outcomes(vip)
+			requests()
+		}
+		after = r.outcomes(vip) // a decision is counted a moment after it is carried out
+		byRouter := 0
+		for outcome := range after {
+			byRouter += after[outcome] - before[outcome]
+		}
+		if byRouter != want {
+			return fmt.Errorf("user space decided %d times, want %d: %v, before %v", byRouter, want, after, before)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return before, after
 }

@@ -151,6 +151,9 @@ func (s *Server) serve(c net.Conn) {
 	} else if why == "" {
 		why = "incomplete"
 	}
+	if why != "" && !s.claim(c, key, &r, why) {
+		why = ""
+	}
 	s.mu.Lock()
 	if why == "" {
 		s.handed++
@@ -162,13 +165,51 @@ func (s *Server) serve(c net.Conn) {
 		c.Close()
 		return
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, s.o.Call)
-	defer cancel()
-	if err := s.o.Controller.Proxied(ctx, api.ControllerProxied{Client: key.Client, Service: key.Service, Why: why}); err != nil {
-		s.o.Log.Debug("the controller does not know of a proxied session", "client", key.Client, "err", err)
-	}
 	_ = c.SetReadDeadline(time.Time{})
 	s.proxy.give(&begun{Conn: c, read: r.bytes})
+}
+
+// claim tells the controller that the router serves a session itself. It returns false if the session is a surrogate's: it is being handed over, or was
+// and the controller's resets are late or lost. A surrogate would get the request twice.
+func (s *Server) claim(c net.Conn, key api.ControllerSessionKey, r *request, why string) bool {
+	for pause, late := settle, time.Now().Add(s.o.Handoff); ; pause *= 2 {
+		ctx, cancel := context.WithTimeout(s.ctx, s.o.Call)
+		err := s.o.Controller.Proxied(ctx, api.ControllerProxied{Client: key.Client, Service: key.Service, Why: why})
+		cancel()
+		var refused *api.ControllerError
+		switch {
+		case err == nil:
+			return true
+		case !errors.As(err, &refused) || refused.Code != api.ControllerConflict:
+			s.o.Log.Debug("the controller does not know of a proxied session", "client", key.Client, "err", err)
+			return true
+		case time.Now().After(late):
+			s.o.Log.Warn("a session is handed over, and the controller's resets have not arrived", "client", key.Client)
+			return false
+		}
+		again := time.After(pause)
+		_ = c.SetReadDeadline(time.Now().Add(pause))
+		if err := r.more(c); errors.Is(err, syscall.ECONNRESET) {
+			return false
+		}
+		select { // if the client has finished, reading does not wait
+		case <-again:
+		case <-s.ctx.Done():
+			return true
+		}
+	}
+}
+
+// more reads what the client still sends, until an error: it belongs to the proxy, if it comes to that.
+func (r *request) more(c net.Conn) error {
+	for {
+		b := make([]byte, 2048)
+		n, err := c.Read(b)
+		r.bytes = append(r.bytes, b[:n]...)
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // handOver has the controller hand a session to a surrogate. It returns "" if it did, else why the router must serve it.
@@ -267,19 +308,13 @@ func (s *Server) await(c net.Conn, leg *net.TCPConn, r *request) (why string) {
 		_ = leg.SetReadDeadline(time.Unix(1, 0))
 		<-ended
 	}()
-	for {
-		b := make([]byte, 2048)
-		n, err := c.Read(b)
-		r.bytes = append(r.bytes, b[:n]...) // belongs to the proxy, if it comes to that
-		switch {
-		case errors.Is(err, syscall.ECONNRESET):
-			return ""
-		case errors.Is(err, io.EOF):
-			return "client-finished"
-		case err != nil:
-			return "undone"
-		}
+	switch err := r.more(c); {
+	case errors.Is(err, syscall.ECONNRESET):
+		return ""
+	case errors.Is(err, io.EOF):
+		return "client-finished"
 	}
+	return "undone"
 }
 
 // handover is a listener whose connections are given to it.

@@ -234,6 +234,57 @@ func TestUndone(t *testing.T) {
 	}
 }
 
+// TestLateResets: a session that the controller has handed over is not served, whatever the router has seen of it: a surrogate has the request already.
+func TestLateResets(t *testing.T) {
+	for name, tt := range map[string]struct {
+		then    func(s *stage, c *net.TCPConn)
+		handed  uint64
+		proxied string
+	}{
+		"late": {func(s *stage, c *net.TCPConn) { reset(s.t, c) }, 1, ""},
+		"lost": {func(*stage, *net.TCPConn) {}, 1, ""},
+		"undone after all": {func(s *stage, c *net.TCPConn) {
+			s.refuse("proxied", nil)
+			if got := s.answer(c); got != "proxied /x 0" {
+				s.t.Error(got)
+			}
+		}, 0, "undone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, PoolOptions{Size: 2})
+			s.legs(2)
+			s.refuse("proxied", api.ControllerErrorf(api.ControllerConflict, "the session is being handed over"))
+			c := s.send(getX)
+			leg, _ := s.chosenLeg()
+			reset(t, leg)
+			s.claimed()
+			tt.then(s, c)
+			s.counts(tt.handed, tt.proxied)
+		})
+	}
+}
+
+func (s *stage) refuse(call string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail[call] = err
+}
+
+// claimed waits until the router has told the controller that it serves a session itself.
+func (s *stage) claimed() {
+	s.t.Helper()
+	for range 1000 {
+		s.mu.Lock()
+		n := len(s.proxied)
+		s.mu.Unlock()
+		if n > 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	s.t.Fatal("the router does not claim the session")
+}
+
 // TestRefused: whatever the controller refuses, the client gets its answer.
 func TestRefused(t *testing.T) {
 	for _, tt := range []struct {

@@ -161,9 +161,22 @@ func timed(name, title string, of func(load.Exchange) time.Duration) measure {
 			if err != nil {
 				return sample{}, err
 			}
-			return answered(r, func() float64 { return median(all, of) })
+			s, err := answered(r, func() float64 { return median(all, of) })
+			if err == nil && s.Errors > 0 {
+				s.First += t.Topology.failures(ctx)
+			}
+			return s, err
 		},
 	}
+}
+
+// failures are the handoffs that have failed, by reason; "" if none has.
+func (t *Topology) failures(ctx context.Context) string {
+	now, err := t.Counts(ctx)
+	if err != nil || now.Reactive == nil || len(now.Reactive.Failed) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; handoffs of the controller that have failed: %v", now.Reactive.Failed)
 }
 
 // newcomers are clients whose first request it is.

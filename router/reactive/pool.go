@@ -18,7 +18,7 @@ type PoolOptions struct {
 	Local  netip.Addr    // from which legs are opened; the zero address: the host's choice
 	Dial   time.Duration // Default: 3 s
 	Log    *slog.Logger
-	// Connect opens a leg; nil is a plain dialer. The connection is a [*net.TCPConn].
+	// Connect opens a leg; nil is a dialer that uses local ports in turn. The connection is a [*net.TCPConn].
 	Connect func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -67,12 +67,7 @@ func NewPool(o PoolOptions) *Pool {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Connect == nil {
-		d := net.Dialer{KeepAlive: -1} // nothing passes an idle leg
-		d.SetMultipathTCP(false)
-		if o.Local.IsValid() {
-			d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(o.Local, 0))
-		}
-		o.Connect = d.DialContext
+		o.Connect = newDialer(o.Local).Connect
 	}
 	p := &Pool{o: o, surrogates: map[netip.AddrPort]*supply{}, legs: map[api.RouterLeg]*leg{}}
 	p.ctx, p.end = context.WithCancel(context.Background())

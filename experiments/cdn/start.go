@@ -70,6 +70,9 @@ func (n *Network) forwarderConfig() (string, error) {
 	if !n.o.Controller {
 		head = strings.Replace(head, "fail_mode: secure", "fail_mode: standalone", 1)
 	}
+	if n.o.Forwarders > 10 { // each takes kernel memory for its entries
+		head = strings.Replace(head, "entries: 16384", "entries: 4096", 1)
+	}
 	var b strings.Builder
 	b.WriteString(head + "\ndatapaths:\n")
 	for i := 1; i <= n.o.Forwarders; i++ {

@@ -28,6 +28,16 @@ func (m *Manager) over(h *handoff, why string) {
 	m.o.Forget(h.id)
 }
 
+// finished has a session's entries end soon after its last packet, as its client has closed it. What still comes from the surrogate keeps them: the client
+// may have closed one direction alone. The lock is held.
+func (m *Manager) finished(h *handoff) {
+	if h.closing || h.plan == nil {
+		return
+	}
+	h.closing = true
+	m.send(h.plan.Core, h.plan.ending(m.idleSeconds()))
+}
+
 // retire ends what a session was that a new one with the same addresses has replaced. The lock is held.
 func (m *Manager) retire(s *sessions.Session) {
 	h := m.byClient[s]
@@ -108,7 +118,7 @@ func (m *Manager) Wanted(sw uint64) []*openflow.FlowMod {
 
 // lasting reports whether an entry is needed as long as the session lasts.
 func (m Mod) lasting() bool {
-	return m.Priority == priorityHanded && len(m.Instructions) > 0
+	return (m.Priority == priorityHanded || m.Priority == priorityEnd) && len(m.Instructions) > 0
 }
 
 // Reroute brings handed-over sessions to the paths of the moment, after the topology has changed.

@@ -2,6 +2,7 @@ package handoff
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,6 +40,42 @@ func TestReuse(t *testing.T) {
 	p.say(clientAt, serviceAt, packet.SYN, 999, 0, 0)
 	if out := p.net.sent(); len(out) != 1 || p.net.count() != 0 || p.Counts().Ended != 1 || p.state() != api.ControllerHandshake {
 		t.Errorf("%v, %d entries, %s", out, p.net.count(), p.state())
+	}
+}
+
+// TestFinished: when a client has closed its session, the entries end soon after the surrogate's last packet.
+func TestFinished(t *testing.T) {
+	var kept []Record
+	p := newPlay(t, Options{Keep: func(r Record) { kept = append(kept, r) }})
+	p.handedOver(&kept)
+	entries := p.net.count()
+	p.say(clientAt, serviceAt, packet.FIN|packet.ACK, 178, 1000, 0)
+	p.say(clientAt, serviceAt, packet.FIN|packet.ACK, 178, 1000, 0) // repeated
+	idle := map[uint16]int{}
+	for _, at := range p.net.entries {
+		for _, m := range at {
+			idle[m.Idle]++
+		}
+	}
+	if idle[endSeconds] != 1 || p.net.count() != entries || p.Counts().Ended != 0 {
+		t.Errorf("by idle time: %v, %d entries before, %d ended", idle, entries, p.Counts().Ended)
+	}
+	p.FlowGone(3, &openflow.FlowRemoved{Cookie: cookieBase | p.Handoffs()[0].ID, Reason: openflow.RemovedIdleTimeout})
+	if p.net.count() != 0 || p.Counts().Ended != 1 {
+		t.Errorf("%d entries are left", p.net.count())
+	}
+}
+
+// TestTakenLeg: a leg with the addresses of one that was handed over is refused, and the session goes on.
+func TestTakenLeg(t *testing.T) {
+	var kept []Record
+	p := newPlay(t, Options{Keep: func(r Record) { kept = append(kept, r) }})
+	r := p.handedOver(&kept)
+	p.net.sent()
+	entries := p.net.count()
+	p.say(routerAt, serverAt, packet.SYN, 77, 0, 0)
+	if out := p.net.sent(); len(out) != 1 || !strings.Contains(out[0], "10.2.0.3:80 > 10.9.9.9:50000 ") || p.net.count() != entries || p.Counts().Ended != 0 {
+		t.Errorf("session %d: sent %v, %d of %d entries, %d ended", r.ID, out, p.net.count(), entries, p.Counts().Ended)
 	}
 }
 

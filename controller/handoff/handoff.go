@@ -45,6 +45,8 @@ type handoff struct {
 	pair   Pair
 	had    []uint64 // switches with entries that another controller has made
 
+	closing bool // the client has finished
+
 	cancel context.CancelCauseFunc
 	ready  chan struct{} // closed: the request is complete on the leg
 	answer chan struct{} // closed: the surrogate has acknowledged it

@@ -215,6 +215,10 @@ func (m *Manager) Packet(at sessions.Point, data []byte) bool {
 	if m.index.kind(f.Src, f.Dst) == sessions.Unknown && m.index.kind(f.Dst, f.Src) == sessions.Unknown {
 		return false
 	}
+	if m.taken(at, f) {
+		m.counts.Dropped++
+		return true
+	}
 	now := time.Now()
 	seen := m.table.See(now, at, f)
 	if seen.Retired != nil {
@@ -251,6 +255,20 @@ func (m *Manager) Packet(at sessions.Point, data []byte) bool {
 	return true
 }
 
+// taken refuses a leg with the addresses of one that was handed over: the request router's socket has ended, and the session lives. The lock is held.
+func (m *Manager) taken(at sessions.Point, f packet.Frame) bool {
+	if flags := f.TCP().Flags(); !flags.Has(packet.SYN) || flags.Has(packet.ACK) {
+		return false
+	}
+	h := m.byLeg[m.table.Session(sessions.Way{From: f.Src, To: f.Dst})]
+	if h == nil || h.stage != handedOver {
+		return false
+	}
+	ethernet := packet.Ethernet(f.Bytes)
+	m.out(at, packet.Build(packet.Spec{SrcMAC: ethernet.Dst(), DstMAC: ethernet.Src(), Src: f.Dst, Dst: f.Src, Ack: f.TCP().Seq() + 1, Flags: packet.RST | packet.ACK}))
+	return true
+}
+
 // ofClient decides on a packet of a client's session. The lock is held.
 func (m *Manager) ofClient(seen sessions.Seen, f packet.Frame) (pass bool) {
 	s := seen.Session
@@ -258,11 +276,14 @@ func (m *Manager) ofClient(seen sessions.Seen, f packet.Frame) (pass bool) {
 	if h == nil {
 		return true
 	}
-	reset := f.TCP().Flags().Has(packet.RST)
+	flags := f.TCP().Flags()
+	reset := flags.Has(packet.RST)
 	switch {
 	case h.stage == handedOver:
 		if reset && !seen.Back {
 			m.over(h, "reset by the client")
+		} else if flags.Has(packet.FIN) && !seen.Back {
+			m.finished(h)
 		}
 	case reset && !seen.Back:
 		m.fail(h, failure{"client-reset", "the client has reset its session"})

@@ -263,7 +263,7 @@ func TestHandoff(t *testing.T) {
 	if n := len(out); n < 2 || !strings.Contains(out[n-2], "10.1.0.2:40000 > 10.9.9.9:80 ") || !strings.Contains(out[n-1], "10.2.0.3:80 > 10.9.9.9:50000 ") {
 		t.Errorf("the resets: %v", out)
 	}
-	if p.net.count() != 6 || p.state() != api.ControllerHandedOff || len(p.Wanted(1))+len(p.Wanted(3)) != 4 {
+	if p.net.count() != 7 || p.state() != api.ControllerHandedOff || len(p.Wanted(1))+len(p.Wanted(3)) != 5 {
 		t.Errorf("%d entries, %s", p.net.count(), p.state())
 	}
 	// It is idle: everything goes.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"baton/controller/sessions"
 	"baton/openflow"
@@ -18,6 +19,7 @@ const (
 	priorityPassed  = 250 // sessions that the request router serves itself: not to the controller
 	priorityHanded  = 300
 	priorityAnswer  = 301 // a surrogate's first packets: to the controller, too
+	priorityEnd     = 302 // a client's FIN: to the controller, too
 	prioritySigns   = 310 // SYNs to services, RSTs of surrogates: to the controller
 )
 
@@ -74,6 +76,7 @@ func (p Pair) Fit() error {
 const (
 	blockSeconds  = 10 // what the router's sockets still say after their reset
 	answerSeconds = 3
+	endSeconds    = 15 // after a client's FIN, without packets of the surrogate
 )
 
 // Plan computes the flow mods for a path from the client to the surrogate. core says which switches have the actions; the one that is nearest to
@@ -161,13 +164,14 @@ func firstBlock(id uint32, at sessions.Point, t splice.Tuple) *openflow.FlowMod 
 // single is the entries where the access switch is the core forwarder, too.
 func (b *builder) single() []Mod {
 	hop := b.path[0]
-	there := append(whole(&b.s.ToServer), outputFrom(hop.In, hop.Out))
+	there := b.add(matches(openflow.Match{}.Port(hop.In), b.s.ToServer.Match), append(whole(&b.s.ToServer), outputFrom(hop.In, hop.Out))...)
 	here := append(whole(&b.s.ToClient), outputFrom(hop.Out, hop.In))
 	answer := b.add(matches(openflow.Match{}.Port(hop.Out), b.s.ToClient.Match), here...)
 	return []Mod{
 		b.answer(hop.Switch, answer),
 		{"flow mods 2 and 3", hop.Switch, told(answer)},
-		{"flow mods 4 and 5", hop.Switch, told(b.add(matches(openflow.Match{}.Port(hop.In), b.s.ToServer.Match), there...))},
+		{"flow mods 4 and 5", hop.Switch, told(there)},
+		b.end(hop.Switch, there),
 	}
 }
 
@@ -179,12 +183,14 @@ func (b *builder) double() []Mod {
 	two := b.add(matches(openflow.Match{}.Port(core.Out), b.s.ToClient.Match), append(b.toClient(), output(core.In))...)
 	three := append(rewrite(b.back(direct), b.s.ToClient.Rewrite, &b.s.ToClient.SrcMAC, nil), output(access.In))
 	five := append(rewrite(b.s.ToServer.Match, direct, &m, &b.s.ToServer.DstMAC), output(access.Out))
+	client := b.add(matches(openflow.Match{}.Port(access.In), b.s.ToServer.Match), five...)
 	mods := []Mod{
 		b.answer(core.Switch, two),
 		{"flow mod 2", core.Switch, told(two)},
 		{"flow mod 4", core.Switch, told(b.add(b.marked(direct), append(b.toSurrogate(), output(core.Out))...))},
 		{"flow mod 3", access.Switch, b.add(b.marked(b.back(direct)), three...)},
-		{"flow mod 5", access.Switch, b.add(matches(openflow.Match{}.Port(access.In), b.s.ToServer.Match), five...)},
+		{"flow mod 5", access.Switch, client},
+		b.end(access.Switch, client),
 	}
 	if !b.pin {
 		return mods
@@ -214,12 +220,33 @@ func (b *builder) marked(t splice.Tuple) openflow.Match {
 
 // answer is flow mod 2 with a copy for the controller, for the surrogate's first packets.
 func (b *builder) answer(at uint64, two *openflow.FlowMod) Mod {
-	a := *two
-	a.Priority, a.Idle, a.Hard = priorityAnswer, 0, answerSeconds
-	actions := two.Instructions[0].(openflow.InstructionApplyActions).Actions
-	copied := append([]openflow.Action{output(openflow.PortController)}, actions...)
-	a.Instructions = []openflow.Instruction{openflow.InstructionApplyActions{Actions: copied}}
-	return Mod{"flow mod 2, with a copy of the first answer", at, &a}
+	a := copied(two, priorityAnswer)
+	a.Idle, a.Hard = 0, answerSeconds
+	return Mod{"flow mod 2, with a copy of the first answer", at, a}
+}
+
+// end is flow mod 5 with a copy for the controller, for the client's FIN.
+func (*builder) end(at uint64, five *openflow.FlowMod) Mod {
+	e := copied(five, priorityEnd)
+	e.Flags = 0
+	e.Match = slices.Clone(five.Match).UintMasked(openflow.FieldTCPFlags, uint64(packet.FIN), uint64(packet.FIN))
+	return Mod{"flow mod 5, with a copy of the client's FIN", at, e}
+}
+
+// copied is an entry above another one that sends packets to the controller, too, as they came.
+func copied(of *openflow.FlowMod, priority uint16) *openflow.FlowMod {
+	m := *of
+	m.Priority = priority
+	actions := of.Instructions[0].(openflow.InstructionApplyActions).Actions
+	m.Instructions = []openflow.Instruction{openflow.InstructionApplyActions{Actions: append([]openflow.Action{output(openflow.PortController)}, actions...)}}
+	return &m
+}
+
+// ending is flow mod 2 as it is when the client has closed the session: its end is that of the session.
+func (p *Plan) ending(idle uint16) *openflow.FlowMod {
+	m := *p.Mods[1].FlowMod
+	m.Idle = min(idle, endSeconds)
+	return &m
 }
 
 // told has the switch tell when an entry ends.

@@ -23,13 +23,13 @@ build() { # FOLDER ARCH [TAG]
 
 # PACKAGE's parts, and what its scripts do to them at an upgrade: packaging/scripts/postinst.
 parts_of() { case $1 in baton) echo "router forwarder relay anycast balance purge" ;; baton-cdn) echo "controller nameserver" ;; esac; }
-restarted() { case $1 in baton) echo "router forwarder purge" ;; baton-cdn) echo "controller nameserver" ;; esac; }
-killed() { case $1 in baton) echo balance ;; esac; }
+restarted() { case $1 in baton) echo "forwarder purge" ;; baton-cdn) echo "controller nameserver" ;; esac; }
+killed() { case $1 in baton) echo "router balance" ;; esac; }
 left() { case $1 in baton) echo "relay anycast" ;; esac; }
 purged() {
 	case $1 in
 	baton)
-		printf '%s\\n' 'rm -rf /var/lib/baton /var/log/baton' 'if [ -d /run/systemd/system ]; then' '	rm -rf /sys/fs/bpf/baton' 'fi'
+		printf '%s\\n' 'rm -rf /run/baton /var/lib/baton /var/log/baton' 'if [ -d /run/systemd/system ]; then' '	rm -rf /sys/fs/bpf/baton' 'fi'
 		;;
 	esac
 }

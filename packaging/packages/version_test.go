@@ -36,7 +36,9 @@ func TestVersion(t *testing.T) {
 		}
 		return strings.TrimSpace(string(out))
 	}
-	git := func(args ...string) { run("git", append([]string{"-c", "user.name=x", "-c", "user.email=x@localhost"}, args...)...) }
+	git := func(args ...string) {
+		run("git", append([]string{"-c", "user.name=x", "-c", "user.email=x@localhost"}, args...)...)
+	}
 	version := func() string { return run("packaging/version.sh") }
 
 	if got := version(); got != "0.2.0~dev" {

@@ -29,7 +29,7 @@ left() { case $1 in baton) echo "relay anycast" ;; esac; }
 purged() {
 	case $1 in
 	baton)
-		printf '%s\\n' 'rm -rf /run/baton /var/lib/baton /var/log/baton' 'if [ -d /run/systemd/system ]; then' '	rm -rf /sys/fs/bpf/baton' 'fi'
+		printf '%s\\n' 'rm -rf /run/baton /var/lib/baton /var/log/baton' 'if [ -d /run/systemd/system ]; then' '	rm -rf /sys/fs/bpf/baton /sys/fs/bpf/baton-forwarder' 'fi'
 		;;
 	esac
 }

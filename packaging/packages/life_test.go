@@ -38,9 +38,17 @@ type site struct {
 
 func newSite(t *testing.T, d distribution) *site {
 	t.Helper()
+	s := newNetwork(t)
+	s.host.Lab().Need("mmdebstrap", "nsenter", "unshare", "findmnt")
+	s.container = d.start(t, s.host)
+	s.before = s.files()
+	return s
+}
+
+func newNetwork(t *testing.T) *site {
+	t.Helper()
 	lab.NeedRoot(t)
 	l := lab.New(t)
-	l.Need("mmdebstrap", "nginx", "nsenter", "unshare", "findmnt")
 	s := &site{client: l.Host("client"), host: l.Host("router")}
 	l.Link(lab.End{Host: s.client, Addrs: []string{"198.51.100.2/24"}}, lab.End{Host: s.host, Name: "eth0", Addrs: []string{"198.51.100.1/24"}}, lab.LinkOptions{})
 	s.client.Route("default", "198.51.100.1")
@@ -51,8 +59,6 @@ func newSite(t *testing.T, d distribution) *site {
 		peers.Nginx(server, peers.NginxOptions{Workers: 1, NoAccessLog: true, Server: "location = / { return 200 welcome; }"})
 	}
 	s.host.Forward()
-	s.container = d.start(t, s.host)
-	s.before = s.files()
 	return s
 }
 

@@ -11,15 +11,11 @@ formats=${FORMATS:-deb rpm oci sbom}
 GO=${GO:-$(packaging/go.sh)}
 VERSION=$(packaging/version.sh)
 SOURCE_DATE_EPOCH=$(packaging/version.sh --date)
-export VERSION SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC GOFLAGS="${GOFLAGS:--buildvcs=false}"
+export GO BATON_VERSION="$VERSION" SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC GOFLAGS="${GOFLAGS:--buildvcs=false}"
 umask 022
 
 wants() { case " $formats " in *" $1 "*) ;; *) return 1 ;; esac; }
 tool() { name=$1; shift; "$tools/$name" "$@"; }
-# The build of `make build`, for any processor.
-build() { # FOLDER ARCH [TAG]
-	CGO_ENABLED=0 GOOS=linux GOARCH=$2 "$GO" build -trimpath -tags "grpcnotrace${3:+,$3}" -ldflags "-s -w -buildid= -X main.version=$VERSION" -o "$1/" ./cmd/baton ./cmd/baton-cdn
-}
 
 # PACKAGE's parts, and what its scripts do to them at an upgrade: packaging/scripts/postinst.
 parts_of() { case $1 in baton) echo "router forwarder relay anycast balance purge" ;; baton-cdn) echo "controller nameserver" ;; esac; }
@@ -61,7 +57,7 @@ common() { # PACKAGE
 	gzip -9nc CHANGELOG.md >"$stage/share/doc/$package/changelog.gz"
 	cp LICENSE "$stage/share/doc/$package/LICENSE"
 	cat packaging/copyright >"$stage/share/doc/$package/copyright"
-	GO=$GO tool licences $(also "$package") -o "$stage/share/doc/$package/third-party-licences.txt" "$package" >"$made/$package.licences.csv"
+	tool licences $(also "$package") -o "$stage/share/doc/$package/third-party-licences.txt" "$package" >"$made/$package.licences.csv"
 	case $package in
 	baton)
 		mkdir -p "$stage/share/baton/prometheus" "$stage/share/baton/grafana" "$stage/share/doc/baton/examples"
@@ -80,11 +76,10 @@ rm -rf "$dist"
 mkdir -p "$made/here" "$made/tools"
 tools=$(cd "$made/tools" && pwd)
 "$GO" build -C packaging/tools -trimpath -o "$tools/" ./... tool
-build "$made/here" "$("$GO" env GOARCH)" man
+TAGS=man packaging/build.sh "$made/here" baton baton-cdn
 for package in baton baton-cdn; do common "$package"; done
 for arch in $arches; do
-	mkdir -p "$made/$arch"
-	build "$made/$arch" "$arch"
+	GOARCH=$arch packaging/build.sh "$made/$arch" baton baton-cdn
 done
 find "$made" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 

@@ -15,17 +15,29 @@ export GO BATON_VERSION="$VERSION" SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC GOFLAGS="${
 umask 022
 
 wants() { case " $formats " in *" $1 "*) ;; *) return 1 ;; esac; }
-tool() { name=$1; shift; "$tools/$name" "$@"; }
+# Runs a tool of packaging/tools; what it says counts only if it fails.
+tool() {
+	name=$1
+	shift
+	"$tools/$name" "$@" 2>"$made/tool.log" || {
+		cat "$made/tool.log" >&2
+		exit 1
+	}
+}
+# Writes a folder as a tar file that depends on nothing but its contents.
+archive() { # FILE FOLDER
+	tar -C "$2" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=ustar -cf "$1" $(ls "$2")
+}
 
 # PACKAGE's parts, and what its scripts do to them at an upgrade: packaging/scripts/postinst.
 parts_of() { case $1 in baton) echo "router forwarder relay anycast balance purge" ;; baton-cdn) echo "controller nameserver" ;; esac; }
-restarted() { case $1 in baton) echo "forwarder purge" ;; baton-cdn) echo "controller nameserver" ;; esac; }
+restarted() { case $1 in baton) echo "purge" ;; baton-cdn) echo "controller nameserver" ;; esac; }
 killed() { case $1 in baton) echo "router balance" ;; esac; }
-left() { case $1 in baton) echo "relay anycast" ;; esac; }
+left() { case $1 in baton) echo "forwarder relay anycast" ;; esac; }
 purged() {
 	case $1 in
 	baton)
-		printf '%s\\n' 'rm -rf /run/baton /var/lib/baton /var/log/baton' 'if [ -d /run/systemd/system ]; then' '	rm -rf /sys/fs/bpf/baton /sys/fs/bpf/baton-forwarder' 'fi'
+		printf '%s\\n' 'rm -rf /run/baton /var/lib/baton /var/log/baton' 'if [ -d /run/systemd/system ]; then' '	rm -rf /sys/fs/bpf/baton /sys/fs/bpf/baton_* /sys/fs/bpf/baton-forwarder' 'fi'
 		;;
 	esac
 }
@@ -65,17 +77,29 @@ common() { # PACKAGE
 		rm -f "$stage/share/baton/prometheus/tests.yaml"
 		cp packaging/grafana/*.json "$stage/share/baton/grafana/"
 		cp examples/*.yaml "$stage/share/doc/baton/examples/"
-		cp LICENSES/*.txt "$stage/share/doc/baton/"
+		cp LICENSES/*.txt docs/upgrading.md "$stage/share/doc/baton/"
 		;;
 	baton-cdn) cp packaging/schema/policy.schema.json "$stage/share/baton/schema/" ;;
 	esac
 }
 
+for needed in jq tar gzip; do
+	command -v $needed >/dev/null || {
+		echo "package: $needed is not installed: make deps installs it" >&2
+		exit 1
+	}
+done
+if [ $# = 0 ]; then
+	rm -rf dist
+elif [ -e "$dist" ]; then
+	echo "package: $dist exists: name a folder that does not" >&2
+	exit 1
+fi
 made=$dist/build
-rm -rf "$dist"
 mkdir -p "$made/here" "$made/tools"
 tools=$(cd "$made/tools" && pwd)
-"$GO" build -C packaging/tools -trimpath -o "$tools/" ./... tool
+"$GO" build -C packaging/tools -o "$tools/" ./... tool
+"$GO" build -o "$tools/" ./packaging/licences
 TAGS=man packaging/build.sh "$made/here" baton baton-cdn
 for package in baton baton-cdn; do common "$package"; done
 for arch in $arches; do
@@ -89,10 +113,7 @@ for arch in $arches; do
 		sed "/^#/d; s#\$STAGE#$made/$package#; s#\$ARCH#$arch#; s#\$VERSION#$VERSION#" "packaging/nfpm/$package.yaml" >"$made/$package.yaml"
 		for format in deb rpm; do
 			if wants "$format"; then
-				tool nfpm package --config "$made/$package.yaml" --packager "$format" --target "$dist/" >"$made/nfpm.log" 2>&1 || {
-					cat "$made/nfpm.log" >&2
-					exit 1
-				}
+				tool nfpm package --config "$made/$package.yaml" --packager "$format" --target "$dist/" >/dev/null
 			fi
 		done
 		rm "$made/$package/$package"
@@ -100,14 +121,23 @@ for arch in $arches; do
 done
 for package in baton baton-cdn; do
 	if wants oci; then
+		for arch in $arches; do
+			root=$made/$arch/root
+			rm -rf "$root"
+			mkdir -p "$root/usr/bin" "$root/etc/baton" "$root/run/baton" "$root/tmp"
+			chmod 1777 "$root/tmp"
+			cp "$made/$arch/$package" "$root/usr/bin/"
+			archive "$made/$arch/$package.tar" "$root"
+		done
 		# "~" is for package managers; a tag cannot have it.
 		tool image -tag "$package:$(echo "$VERSION" | tr '~+' '--')" -date "$SOURCE_DATE_EPOCH" \
-			-o "$dist/${package}_${VERSION}_oci.tar" $(for arch in $arches; do echo "$arch=$made/$arch/$package"; done)
+			-o "$made/$package-image" $(for arch in $arches; do echo "$arch=$made/$arch/$package.tar"; done)
+		archive "$dist/${package}_${VERSION}_oci.tar" "$made/$package-image"
 	fi
 	if wants sbom; then
 		cp "$made/$package.licences.csv" "$dist/${package}_${VERSION}_licences.csv"
 		for arch in $arches; do
-			tool cyclonedx-gomod bin -json -std -noserial -notimestamp -version "$VERSION" -output "$made/sbom.json" "$made/$arch/$package" 2>/dev/null
+			tool cyclonedx-gomod bin -json -std -noserial -notimestamp -version "$VERSION" -output "$made/sbom.json" "$made/$arch/$package"
 			jq --rawfile licences "$made/$package.licences.csv" --arg date "$SOURCE_DATE_EPOCH" --arg name "$package" \
 				--arg licence "$(sed -n 's/^license: //p' "packaging/nfpm/$package.yaml")" -f packaging/sbom.jq "$made/sbom.json" \
 				>"$dist/${package}_${VERSION}_${arch}_sbom.cdx.json"

@@ -213,7 +213,7 @@ func (p *part) read() (string, error) {
 	slices.Sort(p.licences)
 	p.licences = slices.Compact(p.licences)
 	if len(p.licences) == 0 {
-		return "", fmt.Errorf("%s %s: no licence that is known in %q: leave the module out, or add its licence to allowed in packaging/tools/licences", p.name, p.version, p.texts)
+		return "", fmt.Errorf("%s %s: no licence that is known in %q: leave the module out, or add its licence to allowed in packaging/licences", p.name, p.version, p.texts)
 	}
 	return all.String(), nil
 }

@@ -49,11 +49,9 @@ rsyslogd:rsyslog
 named-checkzone:bind9-utils
 etcd:etcd-server
 mmdebstrap:mmdebstrap
-rpm:rpm
 podman:podman
 crun:crun
 qemu-aarch64-static:qemu-user-static
-mandoc:mandoc
 findmnt:util-linux
 nsenter:util-linux
 /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring

@@ -8,9 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"baton/lab"
 )
@@ -34,25 +37,31 @@ func (d distribution) root(t *testing.T) string {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(cache, "baton", fmt.Sprintf("%s-%.6x", d.suite, sha256.Sum256([]byte(d.include))))
-	if _, err := os.Stat(dir); err == nil {
-		return dir
-	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	made, err := os.MkdirTemp(filepath.Dir(dir), d.suite+"-unfinished-")
+	lock, err := os.Create(dir + ".lock") // of runs at the same time one makes it
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(made) })
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		return dir
+	}
+	unfinished := dir + ".unfinished"
+	if err := os.RemoveAll(unfinished); err != nil { // of a run that was killed
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	root := filepath.Join(made, "root")
-	cmd := exec.CommandContext(ctx, "mmdebstrap", "--variant=apt", "--include="+d.include, "--aptopt=Acquire::Retries 3", d.suite, root)
+	cmd := exec.CommandContext(ctx, "mmdebstrap", "--variant=apt", "--include="+d.include, "--aptopt=Acquire::Retries 3", d.suite, unfinished)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("make a root of %s: %v\n%s", d.name, err, out)
 	}
-	if err := os.Rename(root, dir); err != nil {
+	if err := os.Rename(unfinished, dir); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -102,18 +111,12 @@ func (d distribution) start(t *testing.T, h *lab.Host) *container {
 	lower := d.root(t)
 	dir := t.TempDir()
 	c := &container{t: t, root: filepath.Join(dir, "root")}
-	group := fmt.Sprintf("baton-%d-%s", os.Getpid(), h.Name())
 	for _, p := range []string{c.root, filepath.Join(dir, "over")} {
 		if err := os.Mkdir(p, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	groups := unified(t)
-	group = filepath.Join(groups, group)
-	if err := os.Mkdir(group, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { removeGroups(t, group) })
+	group := newGroup(t)
 	script := filepath.Join(dir, "boot.sh")
 	if err := os.WriteFile(script, []byte(bootScript), 0o755); err != nil {
 		t.Fatal(err)
@@ -138,15 +141,30 @@ func (d distribution) start(t *testing.T, h *lab.Host) *container {
 	return c
 }
 
-// unified is where control groups of the second version are.
-func unified(t *testing.T) string {
+// newGroup makes a control group, which goes with the test, and removes those that a test which was killed has left.
+func newGroup(t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "findmnt", "-n", "-o", "TARGET", "-t", "cgroup2").Output()
-	dir, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	if err != nil || dir == "" {
+	parent, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	if err != nil || parent == "" {
 		t.Skip("SKIP: no control groups of version 2 are mounted")
 	}
-	return dir
+	const prefix = "baton-packages-"
+	stale, err := filepath.Glob(filepath.Join(parent, prefix+"*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range stale {
+		if _, err := os.Stat("/proc/" + strings.TrimPrefix(filepath.Base(dir), prefix)); os.IsNotExist(err) {
+			removeGroups(t, dir)
+		}
+	}
+	group := filepath.Join(parent, prefix+strconv.Itoa(os.Getpid()))
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { removeGroups(t, group) })
+	return group
 }
 
 // removeGroups removes a control group and those in it, whose processes have ended.

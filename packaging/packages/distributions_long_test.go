@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ func TestDebian13(t *testing.T) { debianLife(t, debian13) }
 // after, but for those that wait for the operator.
 func TestParts(t *testing.T) {
 	s := newSite(t, debian13)
-	before, after := makePackages(t, older), makePackages(t, newer)
+	before, after := makePackages(t, older, usual), makePackages(t, newer, "deb")
 	s.put(one(t, before, "baton_*.deb"), one(t, before, "baton-cdn_*.deb"), one(t, after, "baton_*.deb"), one(t, after, "baton-cdn_*.deb"))
 	s.do("apt-get -y -q install /root/*_" + older + "_*.deb")
 	s.do(`for i in 1 2; do
@@ -31,34 +32,13 @@ func TestParts(t *testing.T) {
 done
 sed -i 's/eth1, eth2/port1, port2/; s/^controllers.*/fail_mode: standalone/' /etc/baton/forwarder.yaml
 sed -i 's/eth0, wlan0/up1, up2/' /etc/baton/balance.yaml`)
-	upgraded := []string{"router", "forwarder", "balance", "purge", "controller", "nameserver"}
-	all := append([]string{"relay", "anycast"}, upgraded...)
-	pid := func(part string) string { return strings.TrimSpace(s.do("systemctl show -P MainPID baton-" + part)) }
-	version := func(part string) (string, error) {
-		program := map[bool]string{true: "baton-cdn", false: "baton"}[part == "controller" || part == "nameserver"]
-		out, err := s.try(program + " " + part + " status -o json")
-		var status struct{ Version string }
-		if err := json.Unmarshal([]byte(out), &status); err != nil {
-			return "", fmt.Errorf("%s: %w: %s", part, err, out)
-		}
-		return status.Version, err
-	}
-	runs := func(part, want string) {
-		t.Helper()
-		lab.Eventually(t, 20*time.Second, func() error {
-			got, err := version(part)
-			if err != nil || got != want {
-				log, _ := s.try("journalctl --no-pager -n 20 -u baton-" + part)
-				return fmt.Errorf("%s is version %q, want %q; %v\n%s", part, got, want, err, log)
-			}
-			return nil
-		})
-	}
+	upgraded, left := []string{"router", "balance", "purge", "controller", "nameserver"}, []string{"forwarder", "relay", "anycast"}
+	all := slices.Concat(upgraded, left)
 	was := map[string]string{}
 	for _, part := range all {
 		s.do("systemctl enable --now baton-" + part)
-		runs(part, older)
-		was[part] = pid(part)
+		s.runs(t, part, older)
+		was[part] = s.pid(part)
 	}
 	rules := s.do("ip rule")
 	out := s.do("dpkg -i /root/*_" + newer + "_*.deb")
@@ -66,17 +46,17 @@ sed -i 's/eth0, wlan0/up1, up2/' /etc/baton/balance.yaml`)
 		t.Errorf("the upgrade warns:\n%s", out)
 	}
 	for _, part := range upgraded {
-		runs(part, newer)
-		if pid(part) == was[part] {
+		s.runs(t, part, newer)
+		if s.pid(part) == was[part] {
 			t.Errorf("%s was not restarted", part)
 		}
 	}
-	for _, part := range []string{"relay", "anycast"} {
-		if pid(part) != was[part] || !strings.Contains(out, "systemctl restart baton-"+part) {
-			t.Errorf("%s: process %s, was %s; the operator is told:\n%s", part, pid(part), was[part], out)
+	for _, part := range left {
+		if s.pid(part) != was[part] || !strings.Contains(out, "systemctl restart baton-"+part) {
+			t.Errorf("%s: process %s, was %s; the operator is told:\n%s", part, s.pid(part), was[part], out)
 		}
 		s.do("systemctl restart baton-" + part)
-		runs(part, newer)
+		s.runs(t, part, newer)
 	}
 	if got := s.do("ip rule"); got != rules {
 		t.Errorf("the balance's rules were\n%s\nand are\n%s", rules, got)
@@ -87,13 +67,35 @@ sed -i 's/eth0, wlan0/up1, up2/' /etc/baton/balance.yaml`)
 	}
 }
 
+func (s *site) pid(part string) string {
+	return strings.TrimSpace(s.do("systemctl show -P MainPID baton-" + part))
+}
+
+// runs waits until a part's process is of a version.
+func (s *site) runs(t *testing.T, part, version string) {
+	t.Helper()
+	program := "baton"
+	if slices.Contains(parts["baton-cdn"], part) {
+		program = "baton-cdn"
+	}
+	lab.Eventually(t, 20*time.Second, func() error {
+		out, err := s.try(program + " " + part + " status -o json")
+		var status struct{ Version string }
+		if err != nil || json.Unmarshal([]byte(out), &status) != nil || status.Version != version {
+			log, _ := s.try("journalctl --no-pager -n 20 -u baton-" + part)
+			return fmt.Errorf("%s is version %q, want %q; %v\n%s\n%s", part, status.Version, version, err, out, log)
+		}
+		return nil
+	})
+}
+
 // TestRPM installs, upgrades and removes the rpm packages with rpm's own tool in a root with systemd. A Debian root has no packages of rpm's that could meet
 // dependencies, so they are not checked there; what the package asks for is.
 func TestRPM(t *testing.T) {
 	withRPM := debian12
 	withRPM.include += ",rpm"
 	s := newSite(t, withRPM)
-	before, after := makePackages(t, older, "FORMATS=rpm"), makePackages(t, newer, "FORMATS=rpm")
+	before, after := makePackages(t, older, "rpm"), makePackages(t, newer, "rpm")
 	for _, dir := range []string{before, after} {
 		s.put(one(t, dir, "baton-0*.rpm"), one(t, dir, "baton-cdn-0*.rpm"))
 	}
@@ -127,7 +129,8 @@ func TestOtherProcessor(t *testing.T) {
 	if err != nil {
 		t.Skip("SKIP: no emulator of the other processor: packaging/deps.sh installs it")
 	}
-	dir := makePackages(t, older, "ARCHES="+other, "FORMATS=deb rpm")
+	dir := filepath.Join(made, other)
+	packageInto(t, dir, "BATON_VERSION="+older, "ARCHES="+other, "FORMATS=deb")
 	for _, package_ := range []string{"baton", "baton-cdn"} {
 		deb := one(t, dir, package_+"_*.deb")
 		if got, err := exec.Command("dpkg-deb", "-f", deb, "Architecture").Output(); err != nil || strings.TrimSpace(string(got)) != other {

@@ -1,6 +1,7 @@
 package packages_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -22,28 +23,38 @@ var (
 exec podman --root "$store/root" --runroot "$store/run" --storage-driver vfs --cgroup-manager cgroupfs --events-backend none "$@"`
 )
 
+// podman runs it with a store of its own.
+type podman struct {
+	t     *testing.T
+	store string
+}
+
+func (p podman) program(args ...string) lab.Program {
+	return lab.Program{Path: "unshare", Name: "podman", Args: append([]string{"--mount", "sh", "-c", podmanScript, "sh", p.store}, args...)}
+}
+
+func (p podman) do(args ...string) string {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
+	defer cancel()
+	run := p.program(args...)
+	out, err := exec.CommandContext(ctx, run.Path, run.Args...).CombinedOutput()
+	if err != nil {
+		p.t.Fatalf("podman %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
 // TestImage runs the images with podman: the programs, checks of configurations, and a router in a lab's network, whose sessions outlive its container.
 func TestImage(t *testing.T) {
 	s := newNetwork(t)
 	s.host.Lab().Need("podman", "crun", "unshare")
-	dir := makePackages(t, older, "FORMATS=oci")
-	store := t.TempDir()
-	podman := func(args ...string) lab.Program {
-		return lab.Program{Path: "unshare", Name: "podman", Args: append([]string{"--mount", "sh", "-c", podmanScript, "sh", store}, args...)}
-	}
-	do := func(args ...string) string {
-		t.Helper()
-		p := podman(args...)
-		out, err := exec.Command(p.Path, p.Args...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("podman %v: %v\n%s", args, err, out)
-		}
-		return string(out)
-	}
+	dir := makePackages(t, older, usual)
+	p := podman{t, t.TempDir()}
 	const tag = "baton:0.1.0-test1"
-	do("load", "-i", one(t, dir, "baton_*_oci.tar"))
-	do("load", "-i", one(t, dir, "baton-cdn_*_oci.tar"))
-	if out := do(append(podmanRun, "--network", "none", tag, "version")...); out != "baton "+older+"\n" {
+	p.do("load", "-i", one(t, dir, "baton_*_oci.tar"))
+	p.do("load", "-i", one(t, dir, "baton-cdn_*_oci.tar"))
+	if out := p.do(append(podmanRun, "--network", "none", tag, "version")...); out != "baton "+older+"\n" {
 		t.Errorf("version: %q", out)
 	}
 	etc, err := filepath.Abs("../etc")
@@ -51,44 +62,44 @@ func TestImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for image, part := range map[string]string{tag: "router", "baton-cdn:0.1.0-test1": "nameserver"} {
-		if out := do(append(podmanRun, "--network", "none", "-v", etc+":/etc/baton:ro", image, part, "check")...); !strings.Contains(out, "configuration OK") {
+		if out := p.do(append(podmanRun, "--network", "none", "-v", etc+":/etc/baton:ro", image, part, "check")...); !strings.Contains(out, "configuration OK") {
 			t.Errorf("%s: %s", part, out)
 		}
 	}
 
 	router := append(podmanRun, "--network", "host", "--privileged", "-v", "/sys/fs/bpf:/sys/fs/bpf", "-v", etc+":/etc/baton:ro", tag, "router", "run")
 	start := func() *lab.Process {
-		p, err := s.host.Start(podman(router...))
+		run, err := s.host.Start(p.program(router...))
 		if err != nil {
 			t.Fatal(err)
 		}
 		lab.Eventually(t, 30*time.Second, func() error {
-			if !strings.Contains(p.Log(), "msg=ready") {
-				return fmt.Errorf("it is not ready:\n%s", p.Log())
+			if !strings.Contains(run.Log(), "msg=ready") {
+				return fmt.Errorf("it is not ready:\n%s", run.Log())
 			}
 			return nil
 		})
-		return p
+		return run
 	}
-	p := start()
+	run := start()
 	use := s.hold(t)
-	if err := p.Signal(syscall.SIGKILL); err != nil {
+	if err := run.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	<-p.Done()
+	<-run.Done()
 	if err := use(); err != nil {
 		t.Errorf("a session of the container that was killed: %v", err)
 	}
-	p = start()
+	run = start()
 	if err := use(); err != nil || s.get("/128") != nil {
-		t.Errorf("the next container's sessions: %v\n%s", err, p.Log())
+		t.Errorf("the next container's sessions: %v\n%s", err, run.Log())
 	}
-	_ = p.Kill()
+	_ = run.Kill()
 }
 
 // TestBillOfMaterials: it names every library of the program with its licence, and the web page's.
 func TestBillOfMaterials(t *testing.T) {
-	dir := makePackages(t, older, "FORMATS=sbom")
+	dir := makePackages(t, older, usual)
 	for program, needs := range map[string]string{"baton": "github.com/cilium/ebpf", "baton-cdn": "preact"} {
 		text, err := os.ReadFile(one(t, dir, program+"_*_sbom.cdx.json"))
 		if err != nil {

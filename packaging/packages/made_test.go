@@ -1,12 +1,15 @@
 package packages_test
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Versions of packages that tests install one after the other.
@@ -15,17 +18,45 @@ const (
 	newer = "0.1.0~test2"
 )
 
-// makePackages makes packages of a version in a folder of their own.
-func makePackages(t *testing.T, version string, env ...string) string {
+// usual are the formats of the tests of every run.
+const usual = "deb oci sbom"
+
+// made is where the packages of all tests go, a folder for each version and set of formats.
+var made string
+
+func TestMain(m *testing.M) {
+	var err error
+	if made, err = os.MkdirTemp("", "baton-packages-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	status := m.Run()
+	os.RemoveAll(made)
+	os.Exit(status)
+}
+
+// makePackages returns the folder with a version's files of this machine's processor, which the first test that needs them makes.
+func makePackages(t *testing.T, version, formats string) string {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "dist")
-	cmd := exec.CommandContext(t.Context(), "packaging/package.sh", dir)
+	dir := filepath.Join(made, strings.ReplaceAll(version+" "+formats, " ", "-"))
+	if _, err := os.Stat(dir); err == nil {
+		return dir
+	}
+	packageInto(t, dir, "BATON_VERSION="+version, "ARCHES="+runtime.GOARCH, "FORMATS="+formats)
+	return dir
+}
+
+func packageInto(t *testing.T, dir string, env ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "packaging/package.sh", dir)
 	cmd.Dir = "../.."
-	cmd.Env = append(os.Environ(), append([]string{"BATON_VERSION=" + version, "ARCHES=" + runtime.GOARCH, "FORMATS=deb"}, env...)...)
+	cmd.Env = append(os.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
+		os.RemoveAll(dir)
 		t.Fatalf("make packages: %v\n%s", err, out)
 	}
-	return dir
 }
 
 // one returns the only file in a folder with this pattern.

@@ -11,10 +11,10 @@ export CC = clang-19
 LARGEST = 30000000
 
 .DEFAULT_GOAL := help
-.PHONY: help deps generate dashboards schemas build package demo test test-packages check lint bench
+.PHONY: help deps generate dashboards schemas build package demo test check lint bench
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
 
 deps: ## install what is missing, from Debian's archive (root)
 	@packaging/deps.sh
@@ -44,10 +44,6 @@ test: ## dependencies, build, lint and all rings of tests (root for rings 3 and 
 	@packaging/deps.sh || [ "$$(id -u)" != 0 ]
 	@$(MAKE) --no-print-directory build lint
 	@GO=$(GO) $(GO) run ./packaging/rings
-
-test-packages: ## all tests of the packages: Debian 12 and 13, rpm, images, arm64, the same bytes from two builds (root)
-	@packaging/deps.sh
-	$(GO) test -count=1 -timeout 40m -v ./packaging/packages
 
 check: ## quick checks while editing: build, lint, and the tests that need neither root nor a network
 	@$(MAKE) --no-print-directory build lint

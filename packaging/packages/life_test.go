@@ -253,9 +253,9 @@ func (s *site) download(t *testing.T) (finish func() error) {
 		t.Fatal(err)
 	}
 	slow := &slowReader{from: r.Body, hurry: make(chan struct{})}
+	t.Cleanup(func() { r.Body.Close() })
 	ended := make(chan error, 1)
 	go func() {
-		defer r.Body.Close()
 		ended <- peers.CheckPattern(slow, peers.Files["/100m"])
 	}()
 	return func() error {

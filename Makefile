@@ -7,13 +7,11 @@ export GOTOOLCHAIN ?= auto
 # For splice/machine, which is C for tests: the same compiler as for bpf/.
 export CC = clang-19
 
-# The maximum size of bin/baton, in bytes. grpcnotrace omits gRPC's trace pages: their templates force the linker to keep every method of every type.
+# The maximum size of bin/baton, in bytes.
 LARGEST = 30000000
-# Libraries that are not fast paths, and are smaller if nothing is inlined into their functions: 2.5 % of bin/baton.
-SMALL = $(foreach of,github.com/osrg/gobgp google.golang.org github.com/vishvananda,-gcflags=$(of)/...=-l)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps generate dashboards schemas build demo test check lint bench
+.PHONY: help deps generate dashboards schemas build package demo test check lint bench
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -32,9 +30,12 @@ schemas: build ## write packaging/schema/ (JSON Schemas of the configurations)
 	for part in nameserver controller policy; do bin/baton-cdn $$part schema > packaging/schema/$$part.schema.json || exit; done
 
 build: ## bin/baton, bin/baton-cdn and bin/baton-lab (needs only Go)
-	CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace $(SMALL) -ldflags '-s -w' -o bin/ ./cmd/baton ./cmd/baton-cdn ./cmd/baton-lab
+	@GO=$(GO) packaging/build.sh bin baton baton-cdn baton-lab
 	@size=$$(stat -c %s bin/baton); [ $$size -le $(LARGEST) ] || \
 		{ echo "bin/baton has $$size bytes, $(LARGEST) at most: go tool nm -size -sort size says what of" >&2; exit 1; }
+
+package: ## dist/: deb and rpm for amd64 and arm64, images, bill of materials, licences, checksums
+	@GO=$(GO) packaging/package.sh
 
 demo: deps build ## real clients and servers in namespaces: results, times, byte-exact checks (root)
 	bin/baton-lab demo

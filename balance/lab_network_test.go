@@ -203,7 +203,7 @@ ip rule; ip -6 rule
 ip route show table all; ip -6 route show table all
 ip neigh show nud permanent; ip neigh show proxy; ip -6 neigh show proxy
 nft list ruleset
-ls /sys/fs/bpf/baton 2>/dev/null | grep -w ` + n.name + "\n" + more + "\ntrue"
+ls /sys/fs/bpf/baton-forwarder 2>/dev/null | grep -w ` + n.name + "\n" + more + "\ntrue"
 	p, err := n.host.Start(lab.Program{Path: "sh", Args: []string{"-c", script}, Unlogged: true})
 	if err != nil {
 		return err.Error()

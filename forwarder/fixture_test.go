@@ -67,7 +67,7 @@ func address(port int) netip.Addr                { return netip.AddrFrom4([4]byt
 func (s *stage) must(err error)                  { s.t.Helper(); must(s.t, err) }
 func (s *stage) within() context.Context         { return within(s.t) }
 func (s *stage) path(name string) string         { return filepath.Join(s.Dir(), name) }
-func (s *stage) pins() string                    { return "/sys/fs/bpf/baton/forwarder-" + s.name }
+func (s *stage) pins() string                    { return "/sys/fs/bpf/baton-forwarder/" + s.name }
 func (s *stage) log() string                     { return s.process.Log() }
 
 // silence keeps a host from sending what no test asks for.

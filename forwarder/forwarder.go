@@ -28,11 +28,11 @@ import (
 	"baton/openflow"
 )
 
-// pins is the folder of the attachments of all forwarders on the host.
-const pins = "/sys/fs/bpf/baton"
+// pins is the folder of the attachments of all forwarders on the host. The router has a folder of its own: it takes over every file in it.
+const pins = "/sys/fs/bpf/baton-forwarder"
 
 // StatePath is the folder of a forwarder's pinned attachments.
-func StatePath(name string) string { return filepath.Join(pins, "forwarder-"+name) }
+func StatePath(name string) string { return filepath.Join(pins, name) }
 
 // LoopDevices are the possible names of a forwarder's loop device. A new process uses another name than its predecessor, so that copies in
 // flight through the predecessor's tables are not lost. There are more than two names because starts may be killed.

@@ -55,7 +55,7 @@ func newLine(t *testing.T, n int) *line {
 		if out, err := s.node.Exec(context.Background(), path, "forwarder", "cleanup", "-c", s.file); err != nil {
 			t.Errorf("cleanup: %v %s", err, out)
 		}
-		if left, err := s.node.Exec(context.Background(), "ls", "/sys/fs/bpf/baton"); err != nil || strings.Contains(left, s.name) {
+		if left, err := s.node.Exec(context.Background(), "ls", "/sys/fs/bpf/baton-forwarder"); err != nil || strings.Contains(left, s.name) {
 			t.Errorf("cleanup has left %s, %v", left, err)
 		}
 	})
@@ -256,7 +256,7 @@ func TestForwardersReload(t *testing.T) {
 	if err := s.ping(); err == nil {
 		t.Error("a ping passes a forwarder that was removed")
 	}
-	pins, err := s.node.Exec(s.within(), "ls", "/sys/fs/bpf/baton")
+	pins, err := s.node.Exec(s.within(), "ls", "/sys/fs/bpf/baton-forwarder")
 	if err != nil || strings.Contains(pins, s.datapath(2)) || !strings.Contains(pins, s.datapath(1)) {
 		t.Errorf("a forwarder that was removed has left its attachments: %s, %v", pins, err)
 	}

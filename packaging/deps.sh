@@ -48,6 +48,13 @@ prometheus:prometheus
 rsyslogd:rsyslog
 named-checkzone:bind9-utils
 etcd:etcd-server
+mmdebstrap:mmdebstrap
+podman:podman
+crun:crun
+qemu-aarch64-static:qemu-user-static
+findmnt:util-linux
+nsenter:util-linux
+/usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring
 nsd:nsd
 knotd:knot
 kdig:knot-dnsutils
@@ -64,7 +71,7 @@ npm:npm
 '
 # Services that these packages would start: they would occupy port 80 or change
 # the machine's routes and switches.
-services='rsyslog nginx ssh caddy haproxy varnish varnishncsa bird frr openvswitch-switch openvswitch-testcontroller ovs-record-hostname uuidd etcd nsd knot prometheus'
+services='podman podman-restart podman-auto-update rsyslog nginx ssh caddy haproxy varnish varnishncsa bird frr openvswitch-switch openvswitch-testcontroller ovs-record-hostname uuidd etcd nsd knot prometheus'
 
 PATH=$PATH:/usr/sbin:/sbin
 policy=/usr/sbin/policy-rc.d

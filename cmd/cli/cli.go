@@ -53,10 +53,7 @@ func Run(ctx context.Context, e Env, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	root.SetOut(e.Out)
 	root.SetErr(e.Err)
-	root.SetHelpCommand(helpCommand(root))
-	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd(args...)
-	prepare(root)
+	Prepare(root, args...)
 	err := misled(root, args)
 	if err == nil {
 		err = root.ExecuteContext(ctx)
@@ -71,6 +68,14 @@ func Run(ctx context.Context, e Env, root *cobra.Command, args []string) int {
 		}
 	}
 	return statusOf(err)
+}
+
+// Prepare adds the commands that all programs have to a tree, and gives it the rules of this package.
+func Prepare(root *cobra.Command, args ...string) {
+	root.SetHelpCommand(helpCommand(root))
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd(args...)
+	prepare(root)
 }
 
 func statusOf(err error) int {

@@ -23,6 +23,7 @@ var judgesByResult = []string{
 	"baton/cmd/baton",
 	"baton/dashboard",
 	"baton/experiments/conformance",
+	"baton/packaging/packages",
 }
 
 // lanes divides the packages that have tests.

@@ -48,7 +48,7 @@ check: ## quick checks while editing: build, lint, and the tests that need neith
 	@$(MAKE) --no-print-directory build lint
 	@GO=$(GO) BATON_RINGS=check $(GO) run ./packaging/rings
 
-lint: ## gofmt, go vet, staticcheck, clang-format, length of files
+lint: ## gofmt, go vet, staticcheck, clang-format, prose, length of files
 	@GO=$(GO) packaging/lint.sh
 
 bench: deps build ## compare Baton with direct, HAProxy, nginx and a redirect, in one run (root)

@@ -13,7 +13,7 @@ LARGEST = 30000000
 SMALL = $(foreach of,github.com/osrg/gobgp google.golang.org github.com/vishvananda,-gcflags=$(of)/...=-l)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps generate dashboards schemas build demo test check lint bench
+.PHONY: help deps generate dashboards schemas build demo test check lint docs bench
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -50,6 +50,9 @@ check: ## quick checks while editing: build, lint, and the tests that need neith
 
 lint: ## gofmt, go vet, staticcheck, clang-format, prose, length of files
 	@GO=$(GO) packaging/lint.sh
+
+docs: ## the documentation as a site with search, in bin/site; fails with a broken link (needs python3-venv)
+	@packaging/docs.sh
 
 bench: deps build ## compare Baton with direct, HAProxy, nginx and a redirect, in one run (root)
 	bin/baton-lab experiment run handoff

@@ -11,7 +11,7 @@ export CC = clang-19
 LARGEST = 30000000
 
 .DEFAULT_GOAL := help
-.PHONY: help deps generate dashboards schemas build package demo test check lint bench
+.PHONY: help deps generate dashboards schemas build package demo test check lint docs bench
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -49,8 +49,11 @@ check: ## quick checks while editing: build, lint, and the tests that need neith
 	@$(MAKE) --no-print-directory build lint
 	@GO=$(GO) BATON_RINGS=check $(GO) run ./packaging/rings
 
-lint: ## gofmt, go vet, staticcheck, clang-format, length of files
+lint: ## gofmt, go vet, staticcheck, clang-format, prose, length of files
 	@GO=$(GO) packaging/lint.sh
+
+docs: ## the documentation as a site with search, in bin/site; fails with a broken link (needs python3-venv)
+	@packaging/docs.sh
 
 bench: deps build ## compare Baton with direct, HAProxy, nginx and a redirect, in one run (root)
 	bin/baton-lab experiment run handoff

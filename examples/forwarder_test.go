@@ -14,7 +14,7 @@ const forwarderGuide = "../docs/forwarder.md"
 // TestForwarderDocumentsLoad loads the configurations of the forwarder that documents show.
 func TestForwarderDocumentsLoad(t *testing.T) {
 	for f, expression := range map[string]string{
-		"../README.md": "(?s)```yaml\n(# forwarder.yaml\n.*?)```", forwarderGuide: "(?s)<<'END'\n(.*?)END\n",
+		"../docs/forwarder-tutorial.md": "(?s)```yaml\n(ports:.*?)```", forwarderGuide: "(?s)<<'END'\n(.*?)END\n",
 	} {
 		m := regexp.MustCompile(expression).FindStringSubmatch(read(t, f))
 		if m == nil {

@@ -209,7 +209,7 @@ func (s *Several) Reload() (api.ReloadResult, error) {
 	result, err := s.reload()
 	if err != nil {
 		s.reloadsFailed.Add(1)
-		s.log.Error("reload: what could not be changed stays as it was", "err", err)
+		s.log.Error("reload: what could not be changed is unchanged", "err", err)
 		return result, api.Refused(err)
 	}
 	s.reloads.Add(1)

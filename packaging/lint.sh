@@ -40,6 +40,14 @@ else
 	if [ "${CI:-}" = true ] || [ "${BATON_RINGS:-}" = all ]; then fail "npm is required here"; fi
 fi
 
+# Prose: Vale is a Go program with parsers in C.
+if command -v "${CC:-cc}" >/dev/null; then
+	packaging/prose.sh || fail "prose (the vocabulary is in packaging/vale)"
+else
+	echo "lint: SKIP prose: ${CC:-cc} is not installed (make deps)"
+	if [ "${CI:-}" = true ] || [ "${BATON_RINGS:-}" = all ]; then fail "a C compiler is required here"; fi
+fi
+
 # A file over 500 lines needs a reason in packaging/long-files: "path: reason".
 for f in $go_files $c_files $(files '*.sh' '*.ts' '*.tsx'); do
 	lines=$(wc -l <"$f")

@@ -1,9 +1,12 @@
 #!/bin/sh
-# Installs the Python packages for the tests into virtual environments in this
-# folder, each package pinned by its hash: bin/python for os-ken, bin/faucet
-# for Faucet, which needs another version of os-ken, bin/quic for clients of
-# HTTP/3. Idempotent; prints nothing if they are there. Needs no root, but
-# Debian's python3-venv, and python3-dev for Faucet.
+# Installs Python packages into virtual environments in this folder, each
+# package pinned by its hash: bin/python for os-ken, bin/faucet for Faucet,
+# which needs another version of os-ken, bin/quic for clients of HTTP/3,
+# bin/docs for the site. Idempotent; prints nothing if they are there. Needs
+# no root, but Debian's python3-venv, and python3-dev for Faucet.
+#
+#   packaging/python.sh         all
+#   packaging/python.sh docs    only those named
 set -eu
 cd "$(dirname "$0")/.."
 log=$(mktemp)
@@ -21,7 +24,7 @@ install() {
 }
 
 failed=
-for name in python faucet quic; do
+for name in ${*:-python faucet quic docs}; do
 	wanted=packaging/$name-packages.txt
 	! cmp -s "$wanted" "bin/$name/packages.txt" || continue
 	rm -rf "bin/$name"
@@ -30,7 +33,7 @@ for name in python faucet quic; do
 		continue
 	fi
 	tail -n 3 "$log" >&2
-	echo "python: $wanted could not be installed in bin/$name: tests that need it will be skipped" >&2
+	echo "python: $wanted could not be installed in bin/$name: what needs it will be skipped or fail" >&2
 	rm -rf "bin/$name"
 	failed=1
 done

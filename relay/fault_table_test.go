@@ -51,7 +51,7 @@ var momentNames = [moments]string{"before SYN-ACK", "after the handshake", "mid-
 type view string
 
 const (
-	goesOn    view = "goes on"
+	goesOn    view = "continues"
 	gone      view = "no connection"
 	nothing   view = "nothing"
 	getsFIN   view = "FIN"

@@ -364,9 +364,9 @@ func (s *Stream) restart(v part.Verdict, fault *Error) *Error {
 	kept := s.have.Offset - s.have.From
 	restarts := s.ledger.copy().Restarts
 	if s.Restart == nil && kept > 0 || restarts >= s.options.Restarts {
-		fault.GaveUp = "what was taken cannot be taken back"
+		fault.GaveUp = "bytes that were read from the stream cannot be revoked"
 		if s.Restart != nil {
-			fault.GaveUp = "it began again too often"
+			fault.GaveUp = "it restarted too often"
 		}
 		return fault
 	}

@@ -19,7 +19,7 @@ func controllerPart() *part.Part {
 		Name: "controller", Noun: "controller", Short: "The SDN controller: topology, hosts and paths of OpenFlow switches",
 		Long: `The controller makes one network of OpenFlow 1.3 switches: Baton's forwarders, Open vSwitch and others. It discovers the links between them,
 learns the hosts, answers their ARP and neighbour discovery, and installs shortest paths, which follow the topology.`,
-		Runs: `SIGHUP reads the configuration again. Flow entries stay at the switches when the controller ends: traffic goes on, and the next controller
+		Runs: `SIGHUP reads the configuration again. Flow entries stay at the switches when the controller ends: traffic continues, and the next controller
 changes only what differs.`,
 		Reloads:  "Switches stay connected, and flow entries as they are.",
 		Cleans:   "The controller leaves nothing on its host but its store. The switches keep their flow entries.",

@@ -159,7 +159,7 @@ func keyCommand(_ *part.Part, e cli.Env) *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "key ZONE",
-		Short: "Make a key that signs a zone's answers, or show the DS record of one that there is",
+		Short: "Make a key that signs a zone's answers, or show the DS record of an existing one",
 		Long: `Make a key that signs a zone's answers (ECDSAP256SHA256): two files, of which the configuration names the path without .key and .private. The DS
 record that is printed belongs into the zone above, once the answers are signed. A path of such files prints the DS record of that key.`,
 		Example: `  baton-cdn nameserver key example.net --folder /etc/baton

@@ -34,7 +34,7 @@ func (d distant) command(cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   d.name + " [ARGUMENT]...",
 		Short: d.short,
-		Long: fmt.Sprintf("%s %s is run in place of this command, with the same arguments: the program beside baton, or in $PATH.\n%[1]s %[2]s --help has the commands.",
+		Long: fmt.Sprintf("%s %s is run instead of this command, with the same arguments: the program beside baton, or in $PATH.\n%[1]s %[2]s --help has the commands.",
 			cdn, d.name),
 		Example:            fmt.Sprintf("  baton %[1]s run -c %[1]s.yaml\n  baton %[1]s status", d.name),
 		DisableFlagParsing: true,

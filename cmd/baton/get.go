@@ -17,10 +17,10 @@ import (
 	"baton/resume/state"
 )
 
-const getLong = `Download a file over HTTP, and go on after any break: when a connection is reset because the route to the server has moved, when a
+const getLong = `Download a file over HTTP, and resume after any break: when a connection is reset because the route to the server has moved, when a
 server stalls or dies, when this machine does. The bytes are those of one version of the file, in order, or there is an error.
 
-Several URLs are several files, one after the other; --mirror names other URLs of one file: where one fails, another goes on, if it says that
+Several URLs are several files, one after the other; --mirror names other URLs of one file: where one fails, another continues, if it says that
 it has the same file. Without -o or -O a file goes to standard output.
 
 A download that breaks off is continued at once, from the byte that is missing, if the server names the file by a strong validator
@@ -29,7 +29,7 @@ connection can be made the download ends, unless there is another mirror, or --r
 new connections cannot become fast, others run beside, each at another part of the file; there is a second one before any break where a
 single one would cost more than half a percent of the time that is left (--connections 1: never).
 
-While FILE is not complete its bytes are in FILE.part, and what is known of them is in FILE.part.json; --continue goes on with them.
+While FILE is not complete its bytes are in FILE.part, and their state is in FILE.part.json; --continue resumes from them.
 FILE appears when it is whole.
 
 Flags of curl's have their meaning in curl, but for what is said here. --retry counts tries in a row that bring nothing: bytes refill it.

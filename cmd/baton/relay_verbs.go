@@ -133,7 +133,7 @@ func relayPlanCommand(p *part.Part, e cli.Env) *cobra.Command {
 		Use:   "plan",
 		Short: "Find the relays that flows from a client to a server should pass, and why",
 		Long: `Find the relays that flows from a client to a server should pass, and why. The running relay and its peers measure the
-round-trip times of TCP handshakes to both and to each other, which takes some seconds; a port that refuses works as well as an open
+round-trip times of TCP handshakes to both and to each other, which takes some seconds; a port that refuses works like an open
 one. A peer measures only destinations that its configuration allows, and its own peers. Missing measurements are listed.
 
 ADDRESS is an IP address, with or without a port (443).`,
@@ -162,7 +162,7 @@ ADDRESS is an IP address, with or without a port (443).`,
 	f.StringVar(&server, "server", "", "the server's `address` (required)")
 	f.DurationVar(&q.Direct, "direct", 0, "round-trip `time` between them without relays, if known")
 	f.Int64Var(&q.Size, "size", 0, "`bytes` from the server by which to compare routes (default 1 MB)")
-	clouds.Flag(c, "clouds", "whether to mix relays of several clouds: only if clearly faster (prefer), always (any) or never (one)", "prefer", "prefer", "any", "one")
+	clouds.Flag(c, "clouds", "whether to mix relays of several clouds: only if much faster (prefer), always (any) or never (one)", "prefer", "prefer", "any", "one")
 	f.IntVar(&q.MaxRelays, "max-relays", 0, "maximum `number` of relays on a route (default 3)")
 	f.IntVar(&q.MaxRelays, "most", 0, "")
 	_ = f.MarkHidden("most") // the old name of max-relays

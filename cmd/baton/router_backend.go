@@ -103,7 +103,7 @@ func removeCommand(p *part.Part, e cli.Env) *cobra.Command {
 		Short: "Remove a surrogate when its sessions have ended",
 		Long: `Remove a surrogate. It gets no new sessions, and is gone when those that it has have ended.
 
-With --now it is gone at once, as when a reload removes it: its sessions go on in the kernel until they end, and are counted nowhere.`,
+With --now it is gone at once, as when a reload removes it: its sessions continue in the kernel until they end, and are counted nowhere.`,
 		Example: `  baton router backend remove s1
   baton router backend remove s1 --now`,
 	}, func(args []string) (api.RouterBackendChange, error) {

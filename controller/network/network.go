@@ -300,7 +300,7 @@ func (n *Network) reroute(ctx context.Context) {
 		}
 		for _, p := range again {
 			if err := n.Paths.Ensure(ctx, p.Src, p.Dst); err != nil {
-				n.o.Log.Debug("a path of a host that has moved is not there", "err", err)
+				n.o.Log.Debug("a path of a host that has moved is missing", "err", err)
 			}
 		}
 		if err == nil {

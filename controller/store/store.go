@@ -387,7 +387,7 @@ func (s *Store) noteFailure(err error) {
 	s.mu.Unlock()
 	switch {
 	case err != nil && before == nil:
-		s.log.Error("the store does not answer: what is known stays in force, and changes are refused", "store", s.backend.kind(), "err", err)
+		s.log.Error("the store does not answer: the present state stays in force, and changes are refused", "store", s.backend.kind(), "err", err)
 	case err == nil && before != nil:
 		s.log.Info("the store answers", "store", s.backend.kind())
 	}

@@ -24,7 +24,7 @@ var (
 	errInterleaved   = &Error{Malformed, UnexpectedMessage, "a record of another type within the hello"}
 	errEmptyRecord   = &Error{Malformed, UnexpectedMessage, "a record of length 0"}
 	errLongRecord    = &Error{Malformed, RecordOverflow, "a record of more than 16,384 bytes"}
-	errExcess        = &Error{Malformed, UnexpectedMessage, "a record goes on behind the hello"}
+	errExcess        = &Error{Malformed, UnexpectedMessage, "a record continues behind the hello"}
 	errNotHello      = &Error{Malformed, UnexpectedMessage, "the first message is not a ClientHello"}
 	errTooLarge      = &Error{TooLarge, IllegalParameter, "a hello of more than 16 KiB"}
 )

@@ -196,7 +196,7 @@ func (d *decoder) serviceName(path string, n *node) string {
 func (d *decoder) namePrefix(path string, n *node) string {
 	s := d.Text(path, n)
 	if d.Err() == nil && (len(s) > maxNamePrefix || !prefixForm.MatchString(s)) {
-		d.WrongText(n, path, s, "is not the begin of a name", fmt.Sprintf("at most %d letters, digits and ._:/-", maxNamePrefix))
+		d.WrongText(n, path, s, "is not the start of a name", fmt.Sprintf("at most %d letters, digits and ._:/-", maxNamePrefix))
 	}
 	return s
 }

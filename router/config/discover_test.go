@@ -64,7 +64,7 @@ func TestDiscoverRefuses(t *testing.T) {
 		{"discover: {dns: a.test, port: 80, min_ttl: 2m, max_ttl: 1m}", "2m0s is above max_ttl, which is 1m0s"},
 		{"discover: {dns: a.test, port: 80, min_ttl: 1ms}", "is out of range"},
 		{"discover: {dns: a.test, port: 80, resolvers: [dns.test]}", "pools.p.discover.resolvers[0]"},
-		{"discover: {dns: a.test, port: 80, prefix: \"a b\"}", "is not the begin of a name"},
+		{"discover: {dns: a.test, port: 80, prefix: \"a b\"}", "is not the start of a name"},
 		{"discover: {dsn: a.test, port: 80}", "did you mean dns?"},
 		{"policy: hash", "pools.p.surrogates: is missing"},
 	} {

@@ -166,7 +166,7 @@ func (d *decoder) checkAddress(path string, p *Pool) {
 	}
 	if header {
 		if at := document.Join(path, "reuse"); d.Given(at) && p.Reuse != ReuseNever {
-			d.WrongAt(d.Place(at), at, fmt.Sprintf("%s shares connections, and client_address: %s is told once for each", p.Reuse, p.ClientAddress), "never, or no reuse")
+			d.WrongAt(d.Place(at), at, fmt.Sprintf("%s shares connections, and client_address: %s is sent once per connection", p.Reuse, p.ClientAddress), "never, or no reuse")
 		}
 		p.Reuse = ReuseNever
 	}

@@ -132,7 +132,7 @@ func (d *decoder) checkRewrite(at string, v *VIP, r *Route, p *Pool) {
 		at := document.Join(at, "host")
 		d.WrongAt(d.Place(at), at, "is not for mode redirect, where clients are sent to the surrogate's own name", "public of the surrogates")
 	case p != nil && p.ClientAddress != "" && !p.ClientAddress.IsField():
-		d.WrongAt(d.Place(at), at, fmt.Sprintf("cannot be combined with client_address: %s of pool %q on line %d: that is for connections, whose requests stay as they are", p.ClientAddress, document.Clip(p.Name), p.Line),
+		d.WrongAt(d.Place(at), at, fmt.Sprintf("cannot be combined with client_address: %s of pool %q on line %d: that is for connections, whose requests are not changed", p.ClientAddress, document.Clip(p.Name), p.Line),
 			"client_address: x-forwarded-for")
 	case next == "":
 	case len(next) > maxRewritten || len(old) > maxRewritten:

@@ -83,7 +83,7 @@ func TestRefuseRewrite(t *testing.T) {
 		{"TLS", strings.Replace(rewriting("match: {host: a}"), "sni: a.test}", "sni: a.test}, rewrite: {host: b}", 1), "f:9:47: vips[1].routes[0].rewrite: is for requests of HTTP, and those of the VIP on line 6 are encrypted by protocol tls (no rewrite)"},
 		{"pipelining: pass", strings.Replace(rewriting("rewrite: {host: b}"), "    routes:\n", "    pipelining: pass\n    routes:\n", 1), "f:4:17: vips[0].pipelining: pass lets requests follow unseen, without the rewrite of the route on line 6 (hold, or no pipelining)"},
 		{"a PROXY header", strings.Replace(rewriting("rewrite: {host: b}"), "  web:\n", "  web:\n    client_address: proxy-v2\n", 1),
-			`f:5:20: vips[0].routes[0].rewrite: cannot be combined with client_address: proxy-v2 of pool "web" on line 11: that is for connections, whose requests stay as they are (client_address: x-forwarded-for)`},
+			`f:5:20: vips[0].routes[0].rewrite: cannot be combined with client_address: proxy-v2 of pool "web" on line 11: that is for connections, whose requests are not changed (client_address: x-forwarded-for)`},
 		{"the host of a redirect", strings.Replace(rewriting("rewrite: {host: b}"), "    interfaces: [eth0]\n    routes:\n", "    mode: redirect\n    routes:\n", 1),
 			"f:5:26: vips[0].routes[0].rewrite.host: is not for mode redirect, where clients are sent to the surrogate's own name (public of the surrogates)"},
 		{"too many", strings.Replace(rewriting("match: {host: a}"), "    routes:\n", "    routes:\n"+many(101), 1), "f:2:3: vips: have routes with 101 different rewrites, and the kernel has room for 100 (fewer, or a VIP of mode proxy on another router)"},

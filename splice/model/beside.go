@@ -173,7 +173,7 @@ func differences(got, want machine.Session) (err error) {
 func (b *beside) differs(what string, p *Packet, before *Leg, got, want uint32, err error) {
 	b.calls++
 	if b.drift == "" && (got != want || err != nil) {
-		b.drift = fmt.Sprintf("%s of %v: the kernel goes on with %d, the model with %d; %v\nbefore: %+v", what, p, got, want, err, *before)
+		b.drift = fmt.Sprintf("%s of %v: the kernel continues with %d, the model with %d; %v\nbefore: %+v", what, p, got, want, err, *before)
 	}
 }
 

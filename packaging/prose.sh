@@ -24,7 +24,7 @@ for rule in packaging/vale/Baton/*.yml; do
 done
 
 # shellcheck disable=SC2046
-found=$(vale $(files README.md 'docs/*.md' 'examples/*.md' | grep -v '^docs/results/') "$texts") && exit 0
+found=$(vale $(files README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md 'docs/*.md' 'examples/*.md' | grep -v '^docs/results/') "$texts") && exit 0
 echo "$found" | sed -n "s,^$texts/\(.*\)\.txt:,\1:,; s/:Baton\.\([A-Za-z]*\):/: \1: /p" >&2
 echo "$found" | grep -q ':Baton\.' || echo "$found" >&2
 exit 1

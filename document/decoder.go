@@ -17,7 +17,9 @@ type Decoder struct {
 	dangling int              // how many of the mistakes are names that Refer has refused
 	across   bool             // the whole document is decoded: further mistakes do not follow from earlier ones
 	places   map[string]Place // of every decoded value, by key path
-	meant    map[string]bool  // key paths that misspelt keys were probably meant to be
+	meant    map[string]bool  // key paths that misspelt keys were probably meant to be, or whose value was refused
+	keys     map[string][]Key // of the mappings, by key path
+	missing  []missing        // of the mistakes
 	warnings []string
 
 	describing *description // nil: a document is decoded
@@ -25,7 +27,7 @@ type Decoder struct {
 
 // NewDecoder returns a Decoder for one tree; messages call its file by name.
 func NewDecoder(name string) *Decoder {
-	return &Decoder{file: name, places: make(map[string]Place), meant: make(map[string]bool)}
+	return &Decoder{file: name, places: make(map[string]Place), meant: make(map[string]bool), keys: make(map[string][]Key)}
 }
 
 // File returns the file's name in messages.
@@ -98,7 +100,7 @@ func (d *Decoder) Refer(path, name, problem, valid, from string, known []string)
 	if d.describing != nil {
 		return
 	}
-	open := d.meant[from] || slices.Contains(known, "") || slices.ContainsFunc(d.mistakes, func(e *Error) bool { return e.Key == from })
+	open := d.Doubtful(from) || slices.Contains(known, "") || d.unnamed(from)
 	if name != "" && !open && !slices.Contains(known, name) {
 		if valid == "" || Nearest(name, known) != "" {
 			valid = Meant(name, known)
@@ -106,6 +108,21 @@ func (d *Decoder) Refer(path, name, problem, valid, from string, known []string)
 		d.each(func() { d.Refuse(path, fmt.Sprintf("%q %s", Clip(name), problem), valid) })
 		d.dangling++
 	}
+}
+
+// unnamed reports whether an entry of the list at a key path, or its name, was refused.
+func (d *Decoder) unnamed(list string) bool {
+	name := func(path string) bool {
+		entry, is := strings.CutPrefix(path, list+"[")
+		_, key, closed := strings.Cut(entry, "]")
+		return is && closed && (key == "" || key == ".name")
+	}
+	for path := range d.meant {
+		if name(path) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(d.mistakes, func(e *Error) bool { return name(e.Key) })
 }
 
 // Refuse refuses the value at a key path, in checks across the document.
@@ -162,11 +179,18 @@ func (p Places) At(path string) Place {
 	return p.of.Place(path)
 }
 
+// Doubtful reports whether the value at a key path was refused, or its key misspelt: nothing follows from its default.
+func (d *Decoder) Doubtful(path string) bool {
+	return d.meant[path] || slices.ContainsFunc(d.mistakes, func(e *Error) bool { return e.Key == path })
+}
+
 // Given reports whether the document has a value at the key path.
 func (d *Decoder) Given(path string) bool {
 	_, given := d.places[path]
 	return given
 }
+
+const noValue = "has no value"
 
 // Key describes a key of a mapping.
 type Key struct {
@@ -184,6 +208,7 @@ func (d *Decoder) Fields(path string, n *Node, keys []Key) {
 	if !d.Given(path) {
 		d.places[path] = n.Place
 	}
+	d.keys[path] = keys
 	if n.Kind == Null {
 		return
 	}
@@ -207,7 +232,7 @@ func (d *Decoder) field(path string, f Field, keys []Key) {
 		d.WrongAt(f.Place, at, "is not a key", fmt.Sprintf("did you mean %s?", keys[i].Now))
 		d.meant[Join(path, keys[i].Now)] = true
 	case f.Value.Kind == Null:
-		d.WrongAt(f.Place, at, "has no value", "leave the key out for the default")
+		d.WrongAt(f.Place, at, noValue, "leave the key out for the default")
 		d.meant[at] = true
 	default:
 		d.places[at] = f.Value.Place
@@ -230,8 +255,11 @@ func (d *Decoder) Require(path string, n *Node, names ...string) {
 	}
 	for _, name := range names {
 		at := Join(path, name)
-		if !d.meant[at] && !slices.ContainsFunc(n.Fields, func(f Field) bool { return f.Key == name }) {
+		if i := slices.IndexFunc(d.mistakes, func(e *Error) bool { return e.Key == at && e.Problem == noValue }); i >= 0 {
+			d.missing = append(d.missing, missing{d.mistakes[i], name, d.keys[path]}) // there is no default
+		} else if !d.meant[at] && !slices.ContainsFunc(n.Fields, func(f Field) bool { return f.Key == name }) {
 			d.each(func() { d.Wrong(n, at, "is missing", "") })
+			d.missing = append(d.missing, missing{d.mistakes[len(d.mistakes)-1], name, d.keys[path]})
 		}
 	}
 }
@@ -276,7 +304,7 @@ func (d *Decoder) List(path string, n *Node, entry func(path string, n *Node)) {
 		at := Index(path, i)
 		d.each(func() {
 			if e.Kind == Null {
-				d.Wrong(e, at, "has no value", "")
+				d.Wrong(e, at, noValue, "leave the dash out")
 				return
 			}
 			d.places[at] = e.Place
@@ -316,7 +344,7 @@ func Distinct[T comparable](d *Decoder, path string, n *Node, decode func(path s
 	d.NonEmptyList(path, n, func(at string, n *Node) {
 		v := decode(at, n)
 		if d.err == nil && seen[v] {
-			d.WrongText(n, at, n.Text, "is there twice", "")
+			d.WrongText(n, at, n.Text, "is there twice", "each value once")
 		}
 		seen[v] = true
 		out = append(out, v)

@@ -30,7 +30,7 @@ func ParseAs[C any](name string, data []byte, rules Rules, decode Decode[C], che
 			check(d, c)
 		}
 	}
-	if err := d.Err(); err != nil {
+	if err := d.Refused(); err != nil {
 		return nil, err
 	}
 	return c, nil

@@ -21,7 +21,7 @@ func TestParseRefuses(t *testing.T) {
 		{"two documents", minimal, "ports: [a]\n---\nb: 2\n", `f:3:1: a second document begins here (one document in a file)`},
 		{"unknown key", "ports:", "port:", `f:2:1: port: is not a key (did you mean ports?)`},
 		{"unknown key, nothing near", "name:", "bridge: x\nname:", `f:1:1: bridge: is not a key (one of name, datapath_id, ports, local, controllers, listen, tls, fail_mode, normal, retry, limits, state, metrics, control, datapaths)`},
-		{"no ports", "ports: " + ports + "\n", "", `f:1:1: ports: is missing`},
+		{"no ports", "ports: " + ports + "\n", "", `f:1:1: ports: is missing (ports: {NAME: eth0})`},
 		{"key twice", "name:", "name: a\nname:", `f:2:1: name: is given twice, first on line 1`},
 
 		// What the forwarder is.
@@ -55,7 +55,7 @@ func TestParseRefuses(t *testing.T) {
 		{"name of an interface that is too long", ports, "[abcdefghijklmnop]", `f:2:9: ports[0]: "abcdefghijklmnop" is not the name of an interface (such as eth0)`},
 		{"local is a port", "name:", top("local: eth2"), `f:1:8: local: "eth2" is port 2 already (a name of its own: the forwarder makes it)`},
 
-		{"port without interface in a mapping", ports, "{1: {side: host}}", `f:2:13: ports.1.interface: is missing`},
+		{"port without interface in a mapping", ports, "{1: {side: host}}", `f:2:13: ports.1.interface: is missing (interface: eth0)`},
 		{"side", ports, "{1: {interface: bal0, side: inside}}", `f:2:36: ports.1.side: "inside" is not a side (network or host)`},
 		{"key of a port", ports, "{1: {interface: bal0, mtu: 1400}}", `f:2:30: ports.1.mtu: is not a key (one of interface, side)`},
 		{"normal", "name:", top("normal: host"), `f:1:9: normal: "host" is not what NORMAL can be (bridge or stack)`},
@@ -72,10 +72,10 @@ func TestParseRefuses(t *testing.T) {
 		{"odd host", controller, "tcp:a b:6653", `f:4:5: controllers[0]: "tcp:a b:6653" names no host (such as tcp:127.0.0.1:6653)`},
 		{"listen at a name", listener, "tcp:localhost:6654", `f:5:10: listen[0]: "tcp:localhost:6654" listens at no address (such as tcp:127.0.0.1:6654, or tcp::6654 for all addresses)`},
 		{"relative path", listener, "unix:edge", `f:5:10: listen[0]: "unix:edge" has no usable path (unix: and an absolute path of at most 107 bytes)`},
-		{"controller twice", "- " + controller, "- " + controller + "\n  - " + controller, `f:5:5: controllers[1]: "tcp:127.0.0.1:6653" is there twice`},
+		{"controller twice", "- " + controller, "- " + controller + "\n  - " + controller, `f:5:5: controllers[1]: "tcp:127.0.0.1:6653" is there twice (each endpoint once)`},
 		{"listener is the control socket", listener, "unix:/run/baton/forwarder-edge.sock", `f:5:10: listen[0]: "/run/baton/forwarder-edge.sock" is the control socket already (a path of its own)`},
-		{"controller without connect", controller, "{role: any}", `f:4:6: controllers[0].connect: is missing`},
-		{"listener without at", listener, "{role: any}", `f:5:11: listen[0].at: is missing`},
+		{"controller without connect", controller, "{role: any}", `f:4:6: controllers[0].connect: is missing (connect: ...)`},
+		{"listener without at", listener, "{role: any}", `f:5:11: listen[0].at: is missing (at: ...)`},
 		{"controllers as a value", "\n  - " + controller, " " + controller, `f:3:14: controllers: must be a list: [tcp:127.0.0.1:6653]`},
 		{"role", controller, "{connect: unix:/x, role: master}", `f:4:30: controllers[0].role: "master" is not a role here (any or slave)`},
 		{"idle of nothing", controller, "{connect: unix:/x, idle: 1ms}", `f:4:30: controllers[0].idle: "1ms" is out of range (from 100ms to 1h0m0s)`},
@@ -86,7 +86,7 @@ func TestParseRefuses(t *testing.T) {
 		// TLS, retry, limits.
 		{"TLS without certificates", controller, "tls:127.0.0.1:6653", `f:4:5: controllers[0]: "tls:127.0.0.1:6653" needs certificates (tls: {certificate: ..., key: ..., authority: ...})`},
 		{"TLS listener without certificates", listener, "tls:127.0.0.1:6653", `f:5:10: listen[0]: "tls:127.0.0.1:6653" needs certificates (tls: {certificate: ..., key: ..., authority: ...})`},
-		{"no authority", "name:", top("tls: {certificate: /c, key: /k}"), `f:1:7: tls.authority: is missing`},
+		{"no authority", "name:", top("tls: {certificate: /c, key: /k}"), `f:1:7: tls.authority: is missing (authority: /path/to/file)`},
 		{"relative certificate", "name:", top("tls: {certificate: c}"), `f:1:20: tls.certificate: "c" is not usable as a path (an absolute path of at most 4095 bytes)`},
 		{"max below min", "name:", top("retry: {min: 2s, max: 1s}"), `f:1:23: retry.max: 1s is below min, which is 2s (min at most max)`},
 		{"retry at once", "name:", top("retry: {min: 1ms}"), `f:1:14: retry.min: "1ms" is out of range (from 10ms to 1h0m0s)`},

@@ -305,7 +305,7 @@ func (p *decoder) once(cfg *policy.Config) {
 		for j, host := range cfg.Services[i].Hosts {
 			if other, twice := hosts[host]; twice {
 				p.Refuse(document.Index(document.Join(document.Index(p.path("services"), i), "hosts"), j),
-					fmt.Sprintf("%s is in %s already", host, document.Index(p.path("services"), other)), "")
+					fmt.Sprintf("%s is in %s already", host, document.Index(p.path("services"), other)), "each host in one service")
 			}
 			hosts[host] = i
 		}

@@ -383,6 +383,14 @@ func (p *Policy) Surrogate(name string) (*Surrogate, *Site) {
 	return nil, nil
 }
 
+// Surrogates returns the names of all surrogates.
+func (p *Policy) Surrogates() (names []string) {
+	for i := range p.surrogates {
+		names = append(names, p.surrogates[i].Name)
+	}
+	return names
+}
+
 // maxHost is the length of the longest name in DNS. What strangers send may be longer, and have a label for each second byte.
 const maxHost = 253
 

@@ -134,6 +134,22 @@ func (d *decoder) zones(path string, n *node, p *Pool) {
 	slices.SortStableFunc(p.Nearest, func(a, b Zone) int { return b.Prefix.Bits() - a.Prefix.Bits() })
 }
 
+// PoolNames are the names of the pools.
+func (c *Config) PoolNames() (names []string) {
+	for i := range c.Pools {
+		names = append(names, c.Pools[i].Name)
+	}
+	return names
+}
+
+// Surrogates are the names of the surrogates of all pools.
+func (c *Config) Surrogates() (names []string) {
+	for i := range c.Pools {
+		names = append(names, c.Pools[i].names()...)
+	}
+	return names
+}
+
 // names are those of the surrogates in the file.
 func (p *Pool) names() []string {
 	names := make([]string, len(p.Surrogates))

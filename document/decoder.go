@@ -12,14 +12,15 @@ import (
 // all of them are reported. Each value has a key path, "pools.video.surrogates[2]", which messages name.
 type Decoder struct {
 	file     string
-	err      *Error           // the first mistake of the current value
-	mistakes []*Error         // all of them
-	dangling int              // how many of the mistakes are names that Refer has refused
-	across   bool             // the whole document is decoded: further mistakes do not follow from earlier ones
-	places   map[string]Place // of every decoded value, by key path
-	meant    map[string]bool  // key paths that misspelt keys were probably meant to be, or whose value was refused
-	keys     map[string][]Key // of the mappings, by key path
-	missing  []missing        // of the mistakes
+	err      *Error            // the first mistake of the current value
+	mistakes []*Error          // all of them
+	kept     int               // how many of them are about values that can be used nevertheless: names that Refer has refused, keys that are given twice
+	across   bool              // the whole document is decoded: further mistakes do not follow from earlier ones
+	places   map[string]Place  // of every decoded value, by key path
+	meant    map[string]bool   // key paths that misspelt keys were probably meant to be, or whose value was refused
+	respelt  map[string]string // the keys that are meant, by the key paths of misspelt ones
+	keys     map[string][]Key  // of the mappings, by key path
+	missing  []missing         // of the mistakes
 	warnings []string
 
 	describing *description // nil: a document is decoded
@@ -27,7 +28,7 @@ type Decoder struct {
 
 // NewDecoder returns a Decoder for one tree; messages call its file by name.
 func NewDecoder(name string) *Decoder {
-	return &Decoder{file: name, places: make(map[string]Place), meant: make(map[string]bool), keys: make(map[string][]Key)}
+	return &Decoder{file: name, places: make(map[string]Place), meant: make(map[string]bool), respelt: make(map[string]string), keys: make(map[string][]Key)}
 }
 
 // File returns the file's name in messages.
@@ -106,7 +107,9 @@ func (d *Decoder) Refer(path, name, problem, valid, from string, known []string)
 			valid = Meant(name, known)
 		}
 		d.each(func() { d.Refuse(path, fmt.Sprintf("%q %s", Clip(name), problem), valid) })
-		d.dangling++
+		e := d.mistakes[len(d.mistakes)-1]
+		e.kept, e.from = true, from
+		d.kept++
 	}
 }
 
@@ -217,17 +220,21 @@ func (d *Decoder) Fields(path string, n *Node, keys []Key) {
 		return
 	}
 	for _, f := range n.Fields {
-		d.each(func() { d.field(path, f, keys) })
+		d.each(func() { d.field(path, n, f, keys) })
 	}
 }
 
-func (d *Decoder) field(path string, f Field, keys []Key) {
+func (d *Decoder) field(path string, n *Node, f Field, keys []Key) {
 	at := Join(path, f.Key)
 	i := slices.IndexFunc(keys, func(k Key) bool { return k.Name == f.Key })
 	switch {
 	case i < 0:
 		d.WrongAt(f.Place, at, "is not a key", Meant(f.Key, names(keys)))
-		d.meant[Join(path, Nearest(f.Key, names(keys)))] = true
+		right := Nearest(f.Key, names(keys))
+		d.meant[Join(path, right)] = true
+		if right != "" && !n.has(right) {
+			d.respelt[at] = right
+		}
 	case keys[i].Now != "":
 		d.WrongAt(f.Place, at, "is not a key", fmt.Sprintf("did you mean %s?", keys[i].Now))
 		d.meant[Join(path, keys[i].Now)] = true
@@ -238,6 +245,11 @@ func (d *Decoder) field(path string, f Field, keys []Key) {
 		d.places[at] = f.Value.Place
 		keys[i].Decode(at, f.Value)
 	}
+}
+
+// has reports whether a mapping has a key.
+func (n *Node) has(key string) bool {
+	return slices.ContainsFunc(n.Fields, func(f Field) bool { return f.Key == key })
 }
 
 // Require refuses a mapping that lacks a key without a default.
@@ -257,7 +269,7 @@ func (d *Decoder) Require(path string, n *Node, names ...string) {
 		at := Join(path, name)
 		if i := slices.IndexFunc(d.mistakes, func(e *Error) bool { return e.Key == at && e.Problem == noValue }); i >= 0 {
 			d.missing = append(d.missing, missing{d.mistakes[i], name, d.keys[path]}) // there is no default
-		} else if !d.meant[at] && !slices.ContainsFunc(n.Fields, func(f Field) bool { return f.Key == name }) {
+		} else if !d.meant[at] && !n.has(name) {
 			d.each(func() { d.Wrong(n, at, "is missing", "") })
 			d.missing = append(d.missing, missing{d.mistakes[len(d.mistakes)-1], name, d.keys[path]})
 		}

@@ -74,7 +74,7 @@ func TestParseRefuses(t *testing.T) {
 		{"two documents", "a: 1\n---\nb: 2\n", "f:3:1: a second document begins here (one document in a file)"},
 		{"too large", strings.Repeat("#", 1<<20+1), "f: is too large (at most 1 MiB)"},
 		{"not YAML", "a: [\n", "f:1:4: is not YAML: sequence end token ']' not found"},
-		{"key twice", "a: 1\nb: {c: 1, c: 2}\n", "f:2:11: b.c: is given twice, first on line 2"},
+		{"key twice", "a: 1\nb: {c: 1, c: 2}\n", "f:2:11: b.c: is given twice, first on line 2 (keep one of them)"},
 		{"key that is a list", "? [a]\n: b\n", "f:2:1: is not YAML: found an invalid key for this map"},
 		{"tag", "a: !x 1\n", "f:1:4: a: tags are not used here (the value without !x)"},
 		{"alias of nothing", "a: [*x]\n", "f:1:5: a[0]: no anchor &x before this alias"},
@@ -367,7 +367,7 @@ func TestRenamedKey(t *testing.T) {
 	}
 }
 
-// TestChecksReportAll: mistakes found by checks are reported together, once the document itself is valid.
+// TestChecksReportAll: mistakes found by checks are reported together, and with those of values, if they do not follow from them.
 func TestChecksReportAll(t *testing.T) {
 	refuses := func(key string) func(*Decoder, *settings) {
 		return func(d *Decoder, _ *settings) { d.Refuse(key, "is refused", "") }
@@ -375,7 +375,9 @@ func TestChecksReportAll(t *testing.T) {
 	all := func(d *Decoder, root *Node) *settings { s := decode(d, root); return &s }
 	for text, want := range map[string]string{
 		"name: x\non: true": "f:1:7: name: is refused\nf:2:5: on: is refused",
-		"name: x\non: 1":    `f:2:5: on: "1" is not a boolean (true or false)`,
+		"name: x\non: 1":    "f:1:7: name: is refused\n" + `f:2:5: on: "1" is not a boolean (true or false)`,
+		"nmae: x\non: true": "f:1:1: nmae: is not a key (did you mean name?)\nf:1:7: name: is refused\nf:2:5: on: is refused",
+		"name: x\nzz: 1":    "f:1:1: on: is refused\nf:1:7: name: is refused\nf:2:1: zz: is not a key (one of name, script, words, count, wait, on, mode, pattern, some, named, host, like)",
 	} {
 		if s, err := ParseAs("f", []byte(text), rules, all, refuses("on"), refuses("name")); s != nil || fmt.Sprint(err) != want {
 			t.Errorf("%s: %v, got\n%v\nwant\n%s", text, s, err, want)

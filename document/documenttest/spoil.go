@@ -93,7 +93,7 @@ func (s *spoiler) mapping(path string, n *document.Node, can []document.Schema) 
 	known, needed := keys(can)
 	for i, f := range n.Fields {
 		at := document.Join(path, f.Key)
-		s.fields("duplicate key", at, n, append(slices.Clone(n.Fields), f), len(n.Fields), `first on line \d+`)
+		s.fields("duplicate key", at, n, append(slices.Clone(n.Fields), f), len(n.Fields), `first on line \d+ \(keep one of them\)$`)
 		if slices.Contains(known, f.Key) {
 			misspelt, null := slices.Clone(n.Fields), slices.Clone(n.Fields)
 			misspelt[i].Key = misspell(f.Key)

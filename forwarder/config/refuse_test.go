@@ -22,7 +22,7 @@ func TestParseRefuses(t *testing.T) {
 		{"unknown key", "ports:", "port:", `f:2:1: port: is not a key (did you mean ports?)`},
 		{"unknown key, nothing near", "name:", "bridge: x\nname:", `f:1:1: bridge: is not a key (one of name, datapath_id, ports, local, controllers, listen, tls, fail_mode, normal, retry, limits, state, metrics, control, datapaths)`},
 		{"no ports", "ports: " + ports + "\n", "", `f:1:1: ports: is missing (ports: {NAME: eth0})`},
-		{"key twice", "name:", "name: a\nname:", `f:2:1: name: is given twice, first on line 1`},
+		{"key twice", "name:", "name: a\nname:", `f:2:1: name: is given twice, first on line 1 (keep one of them)`},
 
 		// What the forwarder is.
 		{"name in capitals", "edge", "Edge", `f:1:7: name: "Edge" is no name here (at most 10 of a-z, 0-9 and, in between, -)`},
@@ -48,7 +48,7 @@ func TestParseRefuses(t *testing.T) {
 		{"port with a leading zero", ports, "{01: eth1}", `f:2:9: ports.01: "01" is not the number of a port (from 1 to 65279)`},
 		{"port that is reserved", ports, "{65280: eth1}", `f:2:9: ports.65280: "65280" is not the number of a port (from 1 to 65279)`},
 		{"port without interface", ports, "{1: }", `f:2:9: ports.1: has no value (the name of an interface)`},
-		{"port twice", ports, "{1: eth1, 1: eth2}", `f:2:18: ports.1: is given twice, first on line 2`},
+		{"port twice", ports, "{1: eth1, 1: eth2}", `f:2:18: ports.1: is given twice, first on line 2 (keep one of them)`},
 		{"interface twice", ports, "{1: eth1, 2: eth1}", `f:2:21: ports.2: "eth1" is port 1 already (an interface is one port)`},
 		{"interface twice in a list", ports, "[eth1, eth1]", `f:2:15: ports[1]: "eth1" is port 1 already (an interface is one port)`},
 		{"name of an interface", ports, "[a/b]", `f:2:9: ports[0]: "a/b" is not the name of an interface (such as eth0)`},

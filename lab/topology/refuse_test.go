@@ -20,7 +20,7 @@ func TestParseRefuses(t *testing.T) {
 		{"two documents", "hosts: {a: }\n---\nhosts: {b: }\n", `f:3:1: a second document begins here (one document in a file)`},
 		{"list", "- a\n", `f:1:1: is a list (a mapping with hosts and links)`},
 		{"not YAML", "hosts: [\n", `f:1:8: is not YAML: sequence end token ']' not found`},
-		{"key twice", "hosts:\n  a:\n  a:\n", `f:3:3: hosts.a: is given twice, first on line 2`},
+		{"key twice", "hosts:\n  a:\n  a:\n", `f:3:3: hosts.a: is given twice, first on line 2 (keep one of them)`},
 		{"tag", "hosts: !x {a: }\n", `f:1:8: hosts: tags are not used here (the value without !x)`},
 		{"alias of nothing", "hosts: *x\n", `f:1:8: hosts: no anchor &x before this alias`},
 		{"too large", strings.Repeat("#", rules.Bytes+1), `f: is too large (at most 1 MiB)`},

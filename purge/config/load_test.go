@@ -86,7 +86,7 @@ func TestParseRefuses(t *testing.T) {
 		{"empty", "", `f:1:1: is empty (policies are needed)`},
 		{"no policies", "control: /x", `f:1:1: policies: is missing (policies: [{name: ..., ports: ...}])`},
 		{"policies that are none", "policies: []", `f:1:11: policies: is an empty list (at least one entry)`},
-		{"unknown key", "polices: []", `f:1:1: polices: is not a key (did you mean policies?)`},
+		{"unknown key", "polices: []", "f:1:1: polices: is not a key (did you mean policies?)\nf:1:10: policies: is an empty list (at least one entry)"},
 		{"relative control", "control: x\n" + minimal, `f:1:10: control: "x" is not usable as a path (an absolute path of at most 107 bytes)`},
 		{"metrics without port", "metrics: localhost\n" + minimal, `f:1:10: metrics: "localhost" is not host:port (such as "127.0.0.1:9468")`},
 		{"metrics on port 0", "metrics: \":0\"\n" + minimal, `f:1:10: metrics: ":0" has no port from 1 to 65535 (such as "127.0.0.1:9468")`},

@@ -91,9 +91,11 @@ func TestParseRefuses(t *testing.T) {
 
 		// Credentials.
 		{"none at all", creds + "\n", "",
-			`f:2:10: trunks: has no credentials (tls: {certificate: ..., key: ..., authority: ...}, here or at the top level)`},
+			`f:2:10: trunks: has no credentials (tls: {certificate: ..., key: ..., authority: ...}, here or at the top level; for tests plaintext: {secret_file: ...})
+f:4:6: peers[0]: has no credentials (tls: {certificate: ..., key: ..., authority: ...}, here or at the top level; for tests plaintext: {secret_file: ...})`},
 		{"none for a peer", minimal, "name: a\npeers: [{name: b, address: \"192.0.2.2:1\"}]\nentries: []\n",
-			`f:2:10: peers[0]: has no credentials (tls: {certificate: ..., key: ..., authority: ...}, here or at the top level)`},
+			`f:2:10: peers[0]: has no credentials (tls: {certificate: ..., key: ..., authority: ...}, here or at the top level; for tests plaintext: {secret_file: ...})
+f:3:10: entries: and trunks are missing: no flow can come in (one of them, or both)`},
 		{"without key", "key: /k, ", "",
 			`f:2:7: tls.key: is missing (key: /path/to/file)`},
 		{"without authority, of a peer alone", peer, inPeer("tls: {certificate: /c, key: /k}"),
@@ -230,7 +232,7 @@ func TestParseRefuses(t *testing.T) {
 		{"intercept of all, and of the listener", entry, `{listen: "0.0.0.0:443", mode: transparent, via: [there], interfaces: [eth1], intercept: {destinations: [0.0.0.0/0], ports: [443]}}`,
 			`f:7:109: entries[0].intercept.destinations[0]: 0.0.0.0/0 contains 0.0.0.0:443, which is entries[0].listen of this relay: a loop (a port for it that is not intercepted)`},
 		{"intercept of what is not allowed", entry, inEntry(`mode: transparent, interfaces: [eth1], intercept: {destinations: [203.0.113.64/26, 10.0.0.0/8], ports: [443]}`),
-			`f:7:114: entries[0].intercept.destinations[1]: no address of 10.0.0.0/8 is in allow (allow: [{prefix: 10.0.0.0/8}])`},
+			`f:7:114: entries[0].intercept.destinations[1]: no address of 10.0.0.0/8 is in allow (via: [...], or allow: [{prefix: 10.0.0.0/8}])`},
 		{"intercept twice", entry, inEntry(`mode: transparent, `+steer) + `
   - {name: b, listen: "192.0.2.2:443", mode: transparent, interfaces: [eth0, eth1], intercept: {destinations: [10.0.0.0/8, 203.0.113.0/24], ports: [400-500]}, via: [there]}`,
 			`f:8:124: entries[1].intercept.destinations[1]: 203.0.113.0/24 is intercepted by entries[0] already, at the same interface and port (in one of them)`},

@@ -26,7 +26,7 @@ func TestParseRefuses(t *testing.T) {
 		{"a list", minimal, "- a\n", `f:1:1: is a list (a mapping with vips and pools)`},
 		{"not YAML", minimal, "vips: [\n", `f:1:7: is not YAML: sequence end token ']' not found`},
 		{"tab", "  - address", "\t- address", `f:2:1: is not YAML: found character '	' that cannot start any token (indent with spaces)`},
-		{"key twice", "pools:", "vips: []\npools:", `f:6:1: vips: is given twice, first on line 1`},
+		{"key twice", "pools:", "vips: []\npools:", `f:6:1: vips: is given twice, first on line 1 (keep one of them)`},
 		{"alias without anchor", pool, "- *none", `f:5:9: vips[0].routes[0]: no anchor &none before this alias`},
 		{"alias of itself", eth, "interfaces: &i [*i]", `f:3:21: vips[0].interfaces[0]: no anchor &i before this alias`},
 		{"tag", eth, "interfaces: !x [eth0]", `f:3:17: vips[0].interfaces: tags are not used here (the value without !x)`},
@@ -119,7 +119,7 @@ func TestParseRefuses(t *testing.T) {
 
 		// Pools.
 		{"pools as a list", minimal, "pools: [a]\n", `f:1:8: pools: is a list (a mapping from the name of a pool to the pool)`},
-		{"pool twice", "pools:", "pools:\n  default: {}", `f:8:3: pools.default: is given twice, first on line 7`},
+		{"pool twice", "pools:", "pools:\n  default: {}", `f:8:3: pools.default: is given twice, first on line 7 (keep one of them)`},
 		{"empty pool", "pools:", "pools:\n  p:", `f:7:3: pools.p: has no value (a pool with its surrogates)`},
 		{"pool without surrogates", "pools:", "pools:\n  p: {policy: hash}", `f:7:7: pools.p.surrogates: is missing (surrogates: [{name: ..., address: ...}])`},
 		{"policy", "    surrogates:", inPool("    policy: random"), `f:8:13: pools.default.policy: "random" is not a policy (round-robin, weighted, least-sessions, hash or nearest)`},

@@ -34,7 +34,7 @@ type Spoilt struct {
 }
 
 // WrongInputs checks each wrong variant of an example by the command check: one line says where the mistake is, and what to write instead, and the exit
-// status is 2.
+// status is 2. Another mistake beside it is told as well.
 func WrongInputs(t *testing.T, said func(args ...string) (status int, out, errs string), s Spoilt) (cases int) {
 	t.Helper()
 	text, err := os.ReadFile(s.File)
@@ -64,9 +64,26 @@ func WrongInputs(t *testing.T, said func(args ...string) (status int, out, errs 
 		if problem := judge(&w, file, status, out, errs); problem != "" {
 			t.Errorf("%s, %s: %s:\n%s", s.File, name, problem, errs)
 		}
+		if cases%sample != 0 && w.Kind != documenttest.DuplicateEntry && w.Kind != documenttest.UnknownReference {
+			continue
+		}
+		write(t, file, w.Text+"xxxyyy: 1\n")
+		_, _, both := said(s.Part, "check", "-c", file)
+		var others string
+		for line := range strings.Lines(both) {
+			if !strings.Contains(line, ": xxxyyy: is not a key (one of ") {
+				others += line
+			}
+		}
+		if others != errs || others == both {
+			t.Errorf("%s, %s, with an unknown key beside it:\n%s\nwithout:\n%s", s.File, name, both, errs)
+		}
 	}
 	return cases
 }
+
+// sample is of how many wrong inputs one is checked with another mistake beside it, too.
+const sample = 5
 
 // judge says what is wrong with the answer to a wrong input; "" if nothing.
 func judge(w *documenttest.Wrong, file string, status int, out, errs string) string {

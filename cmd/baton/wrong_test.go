@@ -28,6 +28,7 @@ func TestWrongInputs(t *testing.T) {
 		{Part: "purge", File: "purge/cautious.yaml", References: `^$`, Except: `duplicate entry: .*(addresses|ports|exempt)\[`},
 	} {
 		t.Run(s.File, func(t *testing.T) {
+			t.Parallel()
 			p := parts()[slices.IndexFunc(parts(), func(p *part.Part) bool { return p.Name == s.Part })]
 			s.File, s.Schema = "../../examples/"+s.File, p.Schema
 			s.Check = func(file string) error { _, err := p.Check(file); return err }

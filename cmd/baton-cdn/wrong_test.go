@@ -7,6 +7,7 @@ import (
 	controllerconfig "baton/controller/config"
 	nameserverconfig "baton/nameserver/config"
 
+	"baton/cmd/cli"
 	"baton/cmd/cli/clitest"
 	policyconfig "baton/policy/config"
 )
@@ -37,4 +38,9 @@ func TestWrongInputs(t *testing.T) {
 			t.Logf("%d wrong inputs", cases)
 		})
 	}
+}
+
+// TestMistyped types every command wrongly.
+func TestMistyped(t *testing.T) {
+	t.Logf("%d mistakes", clitest.Mistyped(t, tree(cli.Env{}), func(args ...string) (int, string, string) { return said(t, args...) }))
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"baton/cmd/cli"
 	"baton/cmd/cli/clitest"
 	"baton/cmd/cli/part"
 )
@@ -36,4 +37,9 @@ func TestWrongInputs(t *testing.T) {
 			t.Logf("%d wrong inputs", cases)
 		})
 	}
+}
+
+// TestMistyped types every command wrongly.
+func TestMistyped(t *testing.T) {
+	t.Logf("%d mistakes", clitest.Mistyped(t, tree(cli.Env{}), func(args ...string) (int, string, string) { return said(t, args...) }))
 }

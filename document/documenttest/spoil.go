@@ -96,7 +96,7 @@ func (s *spoiler) mapping(path string, n *document.Node, can []document.Schema) 
 		s.fields("duplicate key", at, n, append(slices.Clone(n.Fields), f), len(n.Fields), `first on line \d+ \(keep one of them\)$`)
 		if slices.Contains(known, f.Key) {
 			misspelt, null := slices.Clone(n.Fields), slices.Clone(n.Fields)
-			misspelt[i].Key = misspell(f.Key)
+			misspelt[i].Key = Misspell(f.Key)
 			null[i].Value = &document.Node{}
 			s.fields("misspelt key", at, n, misspelt, i, suggests)
 			s.fields("missing value", at, n, null, i, offers)
@@ -146,7 +146,7 @@ func (s *spoiler) scalar(path string, n *document.Node, can []document.Schema) {
 		s.replaced(kind, path, n, document.Node{Kind: document.Scalar, Text: text}, remedy)
 	}
 	if s.references.MatchString(path) {
-		by(UnknownReference, misspell(n.Text), suggests)
+		by(UnknownReference, Misspell(n.Text), suggests)
 		by(UnknownReference, "zzzqqq", offers)
 		return
 	}
@@ -159,7 +159,7 @@ func (s *spoiler) scalar(path string, n *document.Node, can []document.Schema) {
 	case slices.Contains(words, n.Text):
 		by("unknown word", "zzzqqq", offers)
 		if len(n.Text) > 3 {
-			by("misspelt word", misspell(n.Text), suggests)
+			by("misspelt word", Misspell(n.Text), suggests)
 		}
 	case number:
 		by("out of range", "99999999999999999999", offers)
@@ -180,8 +180,8 @@ func (s *spoiler) scalar(path string, n *document.Node, can []document.Schema) {
 	}
 }
 
-// misspell swaps the last two letters that differ, or doubles the last one.
-func misspell(word string) string {
+// Misspell swaps the last two letters that differ, or doubles the last one.
+func Misspell(word string) string {
 	for i := len(word) - 1; i > 1; i-- {
 		if word[i] != word[i-1] {
 			return word[:i-1] + word[i:i+1] + word[i-1:i] + word[i+1:]

@@ -86,11 +86,11 @@ func instance(text string) (any, bool) {
 }
 
 // inSchema matches mistakes that a schema can tell: unknown and missing keys, kinds of values, words, numbers.
-var inSchema = regexp.MustCompile(`is not a key|: is missing$|must be a list|is neither true nor false|is out of range \(a whole number|is an empty list`)
+var inSchema = regexp.MustCompile(`is not a key|: is missing \(|must be a list|is not a boolean|is out of range \(a whole number|is an empty list`)
 
 // conditional matches keys that are needed depending on others: ports without datapaths, surrogates without discover, interfaces in mode handoff, a
 // default of several sites, the length of one layout of connection ids.
-var conditional = regexp.MustCompile(`[:.] ?default: is missing$|: ports: is missing$|\.surrogates: is missing$|\.interfaces: is missing$|\.server_id\.length: is missing$`)
+var conditional = regexp.MustCompile(`[:.] ?default: is missing|: ports: is missing|\.surrogates: is missing|\.interfaces: is missing|\.server_id\.length: is missing`)
 
 // placed is how mistakes are told: the file, the place in it, what is wrong. raw is what libraries say of what people type.
 var (

@@ -69,11 +69,47 @@ func ReadIdentity(certificate, key, authorities string) (tls.Certificate, *x509.
 	if err != nil {
 		return tls.Certificate{}, nil, fmt.Errorf("read authorities: %w", err)
 	}
+	return pair, PoolOf(all), nil
+}
+
+// KeyPair reads a certificate and its private key, whose files are named by the keys certificate and key below a key path. It refuses each file that cannot
+// be read, and two that do not belong together, and returns nil then.
+func (d *Decoder) KeyPair(path, certificate, key string) *tls.Certificate {
+	readable := true
+	for _, f := range []struct{ key, file string }{{"certificate", certificate}, {"key", key}} {
+		if _, err := ReadPEM(f.file); err != nil {
+			d.refuseFile(Join(path, f.key), f.file, err, "a PEM file")
+			readable = false
+		}
+	}
+	if !readable {
+		return nil
+	}
+	pair, err := ReadKeyPair(certificate, key)
+	if err != nil {
+		d.Refuse(Join(path, "certificate"), fmt.Sprintf("%q with key %q: %v", Clip(certificate), Clip(key), err),
+			"a PEM file with the certificate and its chain, and a PEM file with its private key")
+		return nil
+	}
+	return &pair
+}
+
+// Authorities reads certificates from the file that the value at a key path names, or refuses it and returns none.
+func (d *Decoder) Authorities(path, file string) []*x509.Certificate {
+	all, err := ReadCertificates(file)
+	if err != nil {
+		d.refuseFile(path, file, err, "a PEM file with certificates")
+	}
+	return all
+}
+
+// PoolOf makes a pool of certificates.
+func PoolOf(all []*x509.Certificate) *x509.CertPool {
 	pool := x509.NewCertPool()
 	for _, c := range all {
 		pool.AddCert(c)
 	}
-	return pair, pool, nil
+	return pool
 }
 
 // WarnTime warns of a certificate that is not valid now. It is no error: the file may be replaced without a restart.

@@ -12,12 +12,15 @@ import (
 // all of them are reported. Each value has a key path, "pools.video.surrogates[2]", which messages name.
 type Decoder struct {
 	file     string
-	err      *Error           // the first mistake of the current value
-	mistakes []*Error         // all of them
-	dangling int              // how many of the mistakes are names that Refer has refused
-	across   bool             // the whole document is decoded: further mistakes do not follow from earlier ones
-	places   map[string]Place // of every decoded value, by key path
-	meant    map[string]bool  // key paths that misspelt keys were probably meant to be
+	err      *Error            // the first mistake of the current value
+	mistakes []*Error          // all of them
+	kept     int               // how many of them are about values that can be used nevertheless: names that Refer has refused, keys that are given twice
+	across   bool              // the whole document is decoded: further mistakes do not follow from earlier ones
+	places   map[string]Place  // of every decoded value, by key path
+	meant    map[string]bool   // key paths that misspelt keys were probably meant to be, or whose value was refused
+	respelt  map[string]string // the keys that are meant, by the key paths of misspelt ones
+	keys     map[string][]Key  // of the mappings, by key path
+	missing  []missing         // of the mistakes
 	warnings []string
 
 	describing *description // nil: a document is decoded
@@ -25,7 +28,7 @@ type Decoder struct {
 
 // NewDecoder returns a Decoder for one tree; messages call its file by name.
 func NewDecoder(name string) *Decoder {
-	return &Decoder{file: name, places: make(map[string]Place), meant: make(map[string]bool)}
+	return &Decoder{file: name, places: make(map[string]Place), meant: make(map[string]bool), respelt: make(map[string]string), keys: make(map[string][]Key)}
 }
 
 // File returns the file's name in messages.
@@ -98,14 +101,31 @@ func (d *Decoder) Refer(path, name, problem, valid, from string, known []string)
 	if d.describing != nil {
 		return
 	}
-	open := d.meant[from] || slices.Contains(known, "") || slices.ContainsFunc(d.mistakes, func(e *Error) bool { return e.Key == from })
+	open := d.Doubtful(from) || slices.Contains(known, "") || d.unnamed(from)
 	if name != "" && !open && !slices.Contains(known, name) {
 		if valid == "" || Nearest(name, known) != "" {
 			valid = Meant(name, known)
 		}
 		d.each(func() { d.Refuse(path, fmt.Sprintf("%q %s", Clip(name), problem), valid) })
-		d.dangling++
+		e := d.mistakes[len(d.mistakes)-1]
+		e.kept, e.from = true, from
+		d.kept++
 	}
+}
+
+// unnamed reports whether an entry of the list at a key path, or its name, was refused.
+func (d *Decoder) unnamed(list string) bool {
+	name := func(path string) bool {
+		entry, is := strings.CutPrefix(path, list+"[")
+		_, key, closed := strings.Cut(entry, "]")
+		return is && closed && (key == "" || key == ".name")
+	}
+	for path := range d.meant {
+		if name(path) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(d.mistakes, func(e *Error) bool { return name(e.Key) })
 }
 
 // Refuse refuses the value at a key path, in checks across the document.
@@ -162,11 +182,18 @@ func (p Places) At(path string) Place {
 	return p.of.Place(path)
 }
 
+// Doubtful reports whether the value at a key path was refused, or its key misspelt: nothing follows from its default.
+func (d *Decoder) Doubtful(path string) bool {
+	return d.meant[path] || slices.ContainsFunc(d.mistakes, func(e *Error) bool { return e.Key == path })
+}
+
 // Given reports whether the document has a value at the key path.
 func (d *Decoder) Given(path string) bool {
 	_, given := d.places[path]
 	return given
 }
+
+const noValue = "has no value"
 
 // Key describes a key of a mapping.
 type Key struct {
@@ -184,6 +211,7 @@ func (d *Decoder) Fields(path string, n *Node, keys []Key) {
 	if !d.Given(path) {
 		d.places[path] = n.Place
 	}
+	d.keys[path] = keys
 	if n.Kind == Null {
 		return
 	}
@@ -192,27 +220,36 @@ func (d *Decoder) Fields(path string, n *Node, keys []Key) {
 		return
 	}
 	for _, f := range n.Fields {
-		d.each(func() { d.field(path, f, keys) })
+		d.each(func() { d.field(path, n, f, keys) })
 	}
 }
 
-func (d *Decoder) field(path string, f Field, keys []Key) {
+func (d *Decoder) field(path string, n *Node, f Field, keys []Key) {
 	at := Join(path, f.Key)
 	i := slices.IndexFunc(keys, func(k Key) bool { return k.Name == f.Key })
 	switch {
 	case i < 0:
 		d.WrongAt(f.Place, at, "is not a key", Meant(f.Key, names(keys)))
-		d.meant[Join(path, Nearest(f.Key, names(keys)))] = true
+		right := Nearest(f.Key, names(keys))
+		d.meant[Join(path, right)] = true
+		if right != "" && !n.has(right) {
+			d.respelt[at] = right
+		}
 	case keys[i].Now != "":
 		d.WrongAt(f.Place, at, "is not a key", fmt.Sprintf("did you mean %s?", keys[i].Now))
 		d.meant[Join(path, keys[i].Now)] = true
 	case f.Value.Kind == Null:
-		d.WrongAt(f.Place, at, "has no value", "leave the key out for the default")
+		d.WrongAt(f.Place, at, noValue, "leave the key out for the default")
 		d.meant[at] = true
 	default:
 		d.places[at] = f.Value.Place
 		keys[i].Decode(at, f.Value)
 	}
+}
+
+// has reports whether a mapping has a key.
+func (n *Node) has(key string) bool {
+	return slices.ContainsFunc(n.Fields, func(f Field) bool { return f.Key == key })
 }
 
 // Require refuses a mapping that lacks a key without a default.
@@ -230,8 +267,11 @@ func (d *Decoder) Require(path string, n *Node, names ...string) {
 	}
 	for _, name := range names {
 		at := Join(path, name)
-		if !d.meant[at] && !slices.ContainsFunc(n.Fields, func(f Field) bool { return f.Key == name }) {
+		if i := slices.IndexFunc(d.mistakes, func(e *Error) bool { return e.Key == at && e.Problem == noValue }); i >= 0 {
+			d.missing = append(d.missing, missing{d.mistakes[i], name, d.keys[path]}) // there is no default
+		} else if !d.meant[at] && !n.has(name) {
 			d.each(func() { d.Wrong(n, at, "is missing", "") })
+			d.missing = append(d.missing, missing{d.mistakes[len(d.mistakes)-1], name, d.keys[path]})
 		}
 	}
 }
@@ -276,7 +316,7 @@ func (d *Decoder) List(path string, n *Node, entry func(path string, n *Node)) {
 		at := Index(path, i)
 		d.each(func() {
 			if e.Kind == Null {
-				d.Wrong(e, at, "has no value", "")
+				d.Wrong(e, at, noValue, "leave the dash out")
 				return
 			}
 			d.places[at] = e.Place
@@ -316,7 +356,7 @@ func Distinct[T comparable](d *Decoder, path string, n *Node, decode func(path s
 	d.NonEmptyList(path, n, func(at string, n *Node) {
 		v := decode(at, n)
 		if d.err == nil && seen[v] {
-			d.WrongText(n, at, n.Text, "is there twice", "")
+			d.WrongText(n, at, n.Text, "is there twice", "each value once")
 		}
 		seen[v] = true
 		out = append(out, v)

@@ -87,12 +87,25 @@ type Field struct {
 // Parse returns the mapping, or the list if the rules allow it, at the root of the only document in data; messages call the file by name. It returns a tree or
 // an *Error, never both.
 func Parse(name string, data []byte, rules Rules) (*Node, error) {
-	if len(data) > rules.Bytes {
-		return nil, &Error{File: name, Problem: "is too large", Valid: fmt.Sprintf("at most %d MiB", rules.Bytes>>20)}
+	root, twice, err := read(name, data, rules)
+	if err == nil && len(twice) > 0 {
+		root, err = nil, combine(twice)
 	}
-	root, err := parse(data, rules)
+	return root, err
+}
+
+// read is Parse that goes on after keys that are given twice, which it returns as mistakes.
+func read(name string, data []byte, rules Rules) (*Node, []*Error, error) {
+	if len(data) > rules.Bytes {
+		return nil, nil, &Error{File: name, Problem: "is too large", Valid: fmt.Sprintf("at most %d MiB", rules.Bytes>>20)}
+	}
+	b := builder{anchors: make(map[string]*Node), nodes: rules.Nodes}
+	root, err := parse(data, rules, &b)
 	if err == nil {
-		return root, nil
+		for _, e := range b.twice {
+			e.File, e.kept = name, true
+		}
+		return root, b.twice, nil
 	}
 	e := &Error{Line: 1, Column: 1, Problem: err.Error()}
 	var syntax yaml.Error
@@ -106,7 +119,7 @@ func Parse(name string, data []byte, rules Rules) (*Node, error) {
 		e.Valid = remedy(data, e.Line)
 	}
 	e.File = name
-	return nil, e
+	return nil, nil, e
 }
 
 // bracketed is an unquoted IPv6 address with a port: YAML takes its bracket for the begin of a list.
@@ -128,7 +141,7 @@ func remedy(data []byte, line int) string {
 	return ""
 }
 
-func parse(data []byte, rules Rules) (root *Node, err error) {
+func parse(data []byte, rules Rules, b *builder) (root *Node, err error) {
 	// The YAML library is not ours and parses whatever is in the file: a fault in it must refuse the file, not kill a daemon
 	// during a reload.
 	defer func() {
@@ -158,7 +171,6 @@ func parse(data []byte, rules Rules) (root *Node, err error) {
 	if len(bodies) > 1 {
 		return nil, placeOf(bodies[1]).wrong("", "a second document begins here", "one document in a file")
 	}
-	b := builder{anchors: make(map[string]*Node), nodes: rules.Nodes}
 	root, err = b.build("", bodies[0])
 	if err == nil && root.Kind != Mapping && !(rules.List && root.Kind == Sequence) {
 		return nil, root.wrong("", "is "+root.Kind.String(), rules.Root)

@@ -74,7 +74,7 @@ func TestParseRefuses(t *testing.T) {
 		{"two documents", "a: 1\n---\nb: 2\n", "f:3:1: a second document begins here (one document in a file)"},
 		{"too large", strings.Repeat("#", 1<<20+1), "f: is too large (at most 1 MiB)"},
 		{"not YAML", "a: [\n", "f:1:4: is not YAML: sequence end token ']' not found"},
-		{"key twice", "a: 1\nb: {c: 1, c: 2}\n", "f:2:11: b.c: is given twice, first on line 2"},
+		{"key twice", "a: 1\nb: {c: 1, c: 2}\n", "f:2:11: b.c: is given twice, first on line 2 (keep one of them)"},
 		{"key that is a list", "? [a]\n: b\n", "f:2:1: is not YAML: found an invalid key for this map"},
 		{"tag", "a: !x 1\n", "f:1:4: a: tags are not used here (the value without !x)"},
 		{"alias of nothing", "a: [*x]\n", "f:1:5: a[0]: no anchor &x before this alias"},
@@ -237,21 +237,21 @@ func TestDecoderRefuses(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{"unknown key", "nmae: x", "f:1:1: nmae: is not a key (did you mean name?)"},
 		{"unknown key, nothing near", "name: x\n\"a b\": 1", `f:2:1: "a b": is not a key (one of name, script, words, count, wait, on, mode, pattern, some, named, host, like)`},
-		{"no value", "name:", "f:1:1: name: has no value (leave the key out for the default)"},
-		{"missing", "# comment\non: true", "f:2:1: name: is missing"},
-		{"empty text", `name: ""`, "f:1:7: name: is empty"},
+		{"no value", "name:", "f:1:1: name: has no value (name: ...)"},
+		{"missing", "# comment\non: true", "f:2:1: name: is missing (name: ...)"},
+		{"empty text", `name: ""`, "f:1:7: name: is empty (at least one character)"},
 		{"list for text", "name: [x]", "f:1:7: name: is a list (a single value; quote it when it begins with [ or {)"},
 		{"text on two lines", `name: "a\nb"`, `f:1:7: name: "a\nb" holds a control character (printable text on one line)`},
 		{"control character in lines", `script: "a\eb"`, `f:1:9: script: "a\x1bb" holds a control character (printable text)`},
 		{"long text is clipped", "count: " + strings.Repeat("1", 100), `f:1:8: count: "` + strings.Repeat("1", 77) + `..." is out of range (a whole number from -1 to 9)`},
 		{"text for a list", "words: x", "f:1:8: words: must be a list: [x]"},
-		{"empty entry", "words:\n  - a\n  -\n  - b", "f:3:3: words[1]: has no value"},
+		{"empty entry", "words:\n  - a\n  -\n  - b", "f:3:3: words[1]: has no value (leave the dash out)"},
 		{"below", "count: -2", `f:1:8: count: "-2" is out of range (a whole number from -1 to 9)`},
 		{"above", "count: 10", `f:1:8: count: "10" is out of range (a whole number from -1 to 9)`},
 		{"fraction", "count: 1.5", `f:1:8: count: "1.5" is out of range (a whole number from -1 to 9)`},
 		{"no unit", "wait: 60", `f:1:7: wait: "60" is not a duration (a number with its unit, such as 500ms, 10s or 1h)`},
 		{"no time", "wait: 0s", `f:1:7: wait: "0s" is not above zero (such as 500ms, 10s or 1h)`},
-		{"yes", "on: yes", `f:1:5: on: "yes" is neither true nor false`},
+		{"yes", "on: yes", `f:1:5: on: "yes" is not a boolean (true or false)`},
 		{"choice", "mode: d", `f:1:7: mode: "d" is not a mode (a, b or c)`},
 		{"no choice", "mode: ''", `f:1:7: mode: "" is not a mode (a, b or c)`},
 		{"pattern", "pattern: (", "f:1:10: pattern: missing closing ): `(` (an RE2 expression)"},
@@ -276,7 +276,7 @@ func TestDecoderRefuses(t *testing.T) {
 			}
 			d := NewDecoder("f")
 			decode(d, root)
-			if got := slices.DeleteFunc(strings.Split(fmt.Sprint(d.Err()), "\n"), isIncomplete); tt.name != "missing" && !slices.Equal(got, []string{tt.want}) {
+			if got := slices.DeleteFunc(strings.Split(fmt.Sprint(d.Refused()), "\n"), isIncomplete); tt.name != "missing" && !slices.Equal(got, []string{tt.want}) {
 				t.Errorf("decode:\n got %q\nwant %s", got, tt.want)
 			}
 		})
@@ -284,7 +284,7 @@ func TestDecoderRefuses(t *testing.T) {
 }
 
 // isIncomplete reports whether the line is the one that all documents of these tests cause.
-func isIncomplete(line string) bool { return strings.HasSuffix(line, ": name: is missing") }
+func isIncomplete(line string) bool { return strings.HasSuffix(line, ": name: is missing (name: ...)") }
 
 // TestDecoderReportsAll: each mistake of a document is reported once, in the file's order, without those that follow from it.
 func TestDecoderReportsAll(t *testing.T) {
@@ -313,9 +313,9 @@ func TestDecoderReportsAll(t *testing.T) {
 			"f:1:1: nmae: is not a key (did you mean name?)",
 			"f:2:1: xyzzy: is not a key (one of name, script, words, count, wait, on, mode, pattern, some, named, host, like)",
 		}},
-		{"missing beside another", "on: 1", []string{"f:1:1: name: is missing", `f:1:5: on: "1" is neither true nor false`}},
+		{"missing beside another", "on: 1", []string{"f:1:1: name: is missing (name: ...)", `f:1:5: on: "1" is not a boolean (true or false)`}},
 		{"a reference beside another", "name: x\non: 1\nlike: pp\nnamed: {p: {weight: -1}, ppp: {weight: 1}}", []string{
-			`f:2:5: on: "1" is neither true nor false`,
+			`f:2:5: on: "1" is not a boolean (true or false)`,
 			`f:3:7: like: "pp" is not one of named (did you mean ppp?)`,
 			`f:4:21: named.p.weight: "-1" is out of range (a whole number from 0 to 9)`,
 		}},
@@ -336,7 +336,7 @@ func TestDecoderReportsAll(t *testing.T) {
 			}
 			d := NewDecoder("f")
 			decode(d, root)
-			got := strings.Split(fmt.Sprint(d.Err()), "\n")
+			got := strings.Split(fmt.Sprint(d.Refused()), "\n")
 			if tt.want == nil {
 				for i := range long {
 					tt.want = append(tt.want, strings.Replace(long[i], fmt.Sprintf("f:%d:", i+2), fmt.Sprintf("f:%d:", i+3), 1))
@@ -367,7 +367,7 @@ func TestRenamedKey(t *testing.T) {
 	}
 }
 
-// TestChecksReportAll: mistakes found by checks are reported together, once the document itself is valid.
+// TestChecksReportAll: mistakes found by checks are reported together, and with those of values, if they do not follow from them.
 func TestChecksReportAll(t *testing.T) {
 	refuses := func(key string) func(*Decoder, *settings) {
 		return func(d *Decoder, _ *settings) { d.Refuse(key, "is refused", "") }
@@ -375,7 +375,9 @@ func TestChecksReportAll(t *testing.T) {
 	all := func(d *Decoder, root *Node) *settings { s := decode(d, root); return &s }
 	for text, want := range map[string]string{
 		"name: x\non: true": "f:1:7: name: is refused\nf:2:5: on: is refused",
-		"name: x\non: 1":    `f:2:5: on: "1" is neither true nor false`,
+		"name: x\non: 1":    "f:1:7: name: is refused\n" + `f:2:5: on: "1" is not a boolean (true or false)`,
+		"nmae: x\non: true": "f:1:1: nmae: is not a key (did you mean name?)\nf:1:7: name: is refused\nf:2:5: on: is refused",
+		"name: x\nzz: 1":    "f:1:1: on: is refused\nf:1:7: name: is refused\nf:2:1: zz: is not a key (one of name, script, words, count, wait, on, mode, pattern, some, named, host, like)",
 	} {
 		if s, err := ParseAs("f", []byte(text), rules, all, refuses("on"), refuses("name")); s != nil || fmt.Sprint(err) != want {
 			t.Errorf("%s: %v, got\n%v\nwant\n%s", text, s, err, want)

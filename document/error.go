@@ -19,6 +19,9 @@ type Error struct {
 
 	Others []*Error // mistakes further down, in the file's order; at most mostMistakes
 	More   int      // mistakes that are not in Others
+
+	kept bool   // the value can be used nevertheless, to find more mistakes
+	from string // key path of the list that lacks a name, of Refer
 }
 
 // mostMistakes bounds how many mistakes of one document are reported: the later ones may follow from the first.

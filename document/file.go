@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"syscall"
 )
@@ -52,11 +53,20 @@ func ReadFile(path string, limit int64) ([]byte, os.FileMode, error) {
 }
 
 // RefuseFile refuses the file that the value at path names. The message leaves out the operation and the name that the error may
-// contain.
-func (d *Decoder) RefuseFile(path, file string, err error) {
+// contain, and says what to do where that is known.
+func (d *Decoder) RefuseFile(path, file string, err error) { d.refuseFile(path, file, err, "") }
+
+// refuseFile is RefuseFile with what the file has to be otherwise.
+func (d *Decoder) refuseFile(path, file string, err error, valid string) {
 	var cause *os.PathError
 	if errors.As(err, &cause) {
 		err = cause.Err
 	}
-	d.Refuse(path, fmt.Sprintf("%q: %v", Clip(file), err), "")
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		valid = "create it, or name another file"
+	case errors.Is(err, fs.ErrPermission):
+		valid = fmt.Sprintf("a file that user %d may read", os.Geteuid())
+	}
+	d.Refuse(path, fmt.Sprintf("%q: %v", Clip(file), err), valid)
 }

@@ -43,7 +43,7 @@ var deviceForm = regexp.MustCompile(`^[A-Za-z0-9_.@-]{1,15}$`)
 
 // Device decodes the name of a network interface, which need not exist.
 func (d *Decoder) Device(path string, n *Node) string {
-	if d.told(n, Schema{"type": textSchema["type"], "pattern": deviceForm.String()}) {
+	if d.told(n, Schema{"type": textSchema["type"], "pattern": deviceForm.String(), "examples": []string{"eth0"}}) {
 		return ""
 	}
 	s := d.Text(path, n)

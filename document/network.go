@@ -68,7 +68,7 @@ func SplitHostPort(s string) (host, problem string) {
 
 // HostPort decodes host:port to listen on; the host may be empty or a name. Messages show the example.
 func (d *Decoder) HostPort(path string, n *Node, example string) string {
-	if d.told(n, Schema{"type": "string", "pattern": ":[1-9][0-9]*$"}) {
+	if d.told(n, Schema{"type": "string", "pattern": ":[1-9][0-9]*$", "examples": []string{example}}) {
 		return ""
 	}
 	s := d.Text(path, n)
@@ -91,7 +91,7 @@ func (d *Decoder) AddrPort(path string, n *Node) netip.AddrPort {
 
 // ListenAddrPort decodes an address and port to listen on: an AddrPort, or the unspecified address of a family.
 func (d *Decoder) ListenAddrPort(path string, n *Node) netip.AddrPort {
-	if d.told(n, Schema{"type": "string", "pattern": `^(\[[0-9A-Fa-f:.]+\]|[0-9.]+):[0-9]+$`}) {
+	if d.told(n, Schema{"type": "string", "pattern": `^(\[[0-9A-Fa-f:.]+\]|[0-9.]+):[0-9]+$`, "examples": []string{"192.0.2.7:443", "[2001:db8::7]:443"}}) {
 		return netip.AddrPort{}
 	}
 	s := d.Text(path, n)
@@ -187,7 +187,7 @@ func (d *Decoder) Prefix(path string, n *Node) netip.Prefix {
 
 // AddressOrPrefix decodes a prefix, or an address as the prefix of that host.
 func (d *Decoder) AddressOrPrefix(path string, n *Node) netip.Prefix {
-	if d.told(n, Schema{"type": "string", "pattern": `^[0-9A-Fa-f:.]+(/[0-9]+)?$`}) {
+	if d.told(n, Schema{"type": "string", "pattern": `^[0-9A-Fa-f:.]+(/[0-9]+)?$`, "examples": []string{"192.0.2.7", "2001:db8::/48"}}) {
 		return netip.Prefix{}
 	}
 	s := d.Text(path, n)
@@ -227,7 +227,7 @@ func (d *Decoder) masked(path string, n *Node, s, problem, valid string) netip.P
 
 // URL decodes a URL with one of the schemes and a host, without a user or a fragment.
 func (d *Decoder) URL(path string, n *Node, schemes ...string) *url.URL {
-	if d.told(n, Schema{"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9+.-]*://"}) {
+	if d.told(n, Schema{"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9+.-]*://", "examples": []string{schemes[0] + "://host:port/path"}}) {
 		return nil
 	}
 	s := d.Text(path, n)

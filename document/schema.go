@@ -268,11 +268,11 @@ func (s *shape) bounds(out Schema, least, most string) {
 var (
 	textSchema     = Schema{"type": []string{"string", "number", "boolean"}, "minLength": 1}
 	booleanSchema  = Schema{"enum": []any{true, false, "true", "false"}}
-	durationSchema = Schema{"type": "string", "pattern": `^\+?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$`}
-	pathSchema     = Schema{"type": "string", "pattern": "^/"}
-	percentSchema  = Schema{"type": "string", "pattern": "^[^%]+%$"}
-	prefixSchema   = Schema{"type": "string", "pattern": `^[0-9A-Fa-f:.]+/[0-9]+$`}
-	addressSchema  = Schema{"type": "string", "pattern": `^[0-9A-Fa-f:.]+$`}
+	durationSchema = Schema{"type": "string", "pattern": `^\+?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$`, "examples": []string{"10s", "500ms"}}
+	pathSchema     = Schema{"type": "string", "pattern": "^/", "examples": []string{"/path/to/file"}}
+	percentSchema  = Schema{"type": "string", "pattern": "^[^%]+%$", "examples": []string{"50%"}}
+	prefixSchema   = Schema{"type": "string", "pattern": `^[0-9A-Fa-f:.]+/[0-9]+$`, "examples": []string{"192.0.2.0/24", "2001:db8::/48"}}
+	addressSchema  = Schema{"type": "string", "pattern": `^[0-9A-Fa-f:.]+$`, "examples": []string{"192.0.2.1", "2001:db8::1"}}
 )
 
 func integerSchema(low, high int) Schema {
@@ -305,5 +305,5 @@ func unitSchema(units []unit, ignoreCase bool) Schema {
 		}
 		names = append(names, name)
 	}
-	return Schema{"type": "string", "pattern": `[0-9.]\s*(` + strings.Join(names, "|") + ")$"}
+	return Schema{"type": "string", "pattern": `[0-9.]\s*(` + strings.Join(names, "|") + ")$", "examples": []string{"500" + units[len(units)/2].name}}
 }

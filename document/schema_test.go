@@ -48,9 +48,9 @@ func TestSchemaOf(t *testing.T) {
 		`"count":{"anyOf":[{"maximum":9,"minimum":1,"type":"integer"},{"pattern":"^[-+]?[0-9]+$","type":"string"}]},` +
 		`"mode":{"anyOf":[{"enum":["slow","fast"]},{"additionalProperties":false,"properties":{"on":{"enum":[true,false,"true","false"]}},"required":["on"],"type":"object"}]},` +
 		`"name":{"maxLength":63,"pattern":"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$","type":["string","number","boolean"]},` +
-		`"pools":{"additionalProperties":{"anyOf":[{"additionalProperties":false,"properties":{"list":{"items":{"pattern":"^[0-9A-Fa-f:.]+$","type":"string"},"minItems":1,"type":"array"}},` +
+		`"pools":{"additionalProperties":{"anyOf":[{"additionalProperties":false,"properties":{"list":{"items":{"examples":["192.0.2.1","2001:db8::1"],"pattern":"^[0-9A-Fa-f:.]+$","type":"string"},"minItems":1,"type":"array"}},` +
 		`"type":"object"},{"type":"null"}]},"maxProperties":3,"type":"object"},` +
-		`"wait":{"anyOf":[{"pattern":"^\\+?(([0-9]+(\\.[0-9]*)?|\\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$","type":"string"},{"enum":["none"]}]}},` +
+		`"wait":{"anyOf":[{"examples":["10s","500ms"],"pattern":"^\\+?(([0-9]+(\\.[0-9]*)?|\\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$","type":"string"},{"enum":["none"]}]}},` +
 		`"required":["name"],"title":"a test","type":"object"}`
 	if string(got) != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

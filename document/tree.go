@@ -33,7 +33,8 @@ func placeOfToken(t *token.Token) Place {
 // builder converts the library's tree to ours.
 type builder struct {
 	anchors map[string]*Node
-	nodes   int // most nodes of a tree
+	nodes   int      // most nodes of a tree
+	twice   []*Error // mistakes about keys that are given twice, of which the first counts
 }
 
 func (b *builder) build(path string, n ast.Node) (*Node, error) {
@@ -122,7 +123,8 @@ func (b *builder) mapping(path string, out *Node, values []*ast.MappingValueNode
 			return nil, where.wrong(path, "has a key that is not a name", "a plain word")
 		}
 		if first, twice := at[key]; twice {
-			return nil, where.wrong(Join(path, key), fmt.Sprintf("is given twice, first on line %d", out.Fields[first].Line), "")
+			b.twice = append(b.twice, where.wrong(Join(path, key), fmt.Sprintf("is given twice, first on line %d", out.Fields[first].Line), "keep one of them"))
+			continue
 		}
 		value, err := b.build(Join(path, key), v.Value)
 		if err != nil {

@@ -37,7 +37,7 @@ func (d *Decoder) scalar(path string, n *Node, lines bool) (string, bool) {
 func (d *Decoder) nonEmpty(path string, n *Node, lines bool) string {
 	s, ok := d.scalar(path, n, lines)
 	if ok && s == "" {
-		d.Wrong(n, path, "is empty", "")
+		d.Wrong(n, path, "is empty", "at least one character")
 	}
 	return s
 }
@@ -94,7 +94,11 @@ func (d *Decoder) Boolean(path string, n *Node) bool {
 	}
 	s, ok := d.scalar(path, n, false)
 	if ok && s != "true" && s != "false" {
-		d.Wrong(n, path, fmt.Sprintf("%q is neither true nor false", Clip(s)), "")
+		valid := "true or false"
+		if meant := Nearest(s, []string{"true", "false"}); meant != "" {
+			valid = "did you mean " + meant + "?"
+		}
+		d.WrongText(n, path, s, "is not a boolean", valid)
 	}
 	return s == "true"
 }

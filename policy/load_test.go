@@ -140,6 +140,7 @@ func siteOf(p *policy.Policy, address string) (site, why string) {
 func TestCoverage(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "czf"), []byte(czf))
+	write(t, filepath.Join(dir, "near"), []byte(`{"coverageZones": {"wein": {"network": ["10.99.0.0/16"]}}}`))
 	p := load(t, nil, dir, "coverage: DIR/czf\n")
 	for _, tt := range []struct{ client, site, why string }{
 		{"10.12.3.4", "wien", "coverage zone 10.12.0.0/16 -> site wien"},
@@ -153,6 +154,9 @@ func TestCoverage(t *testing.T) {
 	}
 	if zones := p.Zones(); len(zones) != 4 { // bratislava's two, and wien's and graz's
 		t.Errorf("zones %v", zones)
+	}
+	if w := load(t, nil, dir, "coverage: DIR/near\n").Warnings(); len(w) != 1 || !strings.HasSuffix(w[0], "no site near it is known (did you mean wien?)") {
+		t.Errorf("warnings %q", w)
 	}
 	if w := p.Warnings(); len(w) != 1 || !strings.HasSuffix(w[0], `czf: 1 zones of "nowhere" are not used: the policy has no such site, and no site near it is known`) {
 		t.Errorf("warnings %q", w)

@@ -315,6 +315,10 @@ func (p *Policy) compileZones() error {
 			p.zoneList = append(p.zoneList, Zone{prefix.Masked(), p.sites[i].Name, i})
 		}
 	}
+	var sites []string
+	for i := range p.sites {
+		sites = append(sites, p.sites[i].Name)
+	}
 	unknown := make(map[string]int)
 	for _, z := range p.files.zones {
 		if _, overridden := own[z.Prefix]; overridden {
@@ -334,8 +338,11 @@ func (p *Policy) compileZones() error {
 			p.warnings = append(p.warnings, fmt.Sprintf("%s: and the zones of %d more", p.config.Coverage, len(unknown)-i))
 			break
 		}
-		p.warnings = append(p.warnings, fmt.Sprintf("%s: %d zones of %q are not used: the policy has no such site, and no site near it is known",
-			p.config.Coverage, unknown[name], document.Clip(name)))
+		text := fmt.Sprintf("%s: %d zones of %q are not used: the policy has no such site, and no site near it is known", p.config.Coverage, unknown[name], document.Clip(name))
+		if document.Nearest(name, sites) != "" {
+			text += " (" + document.Meant(name, sites) + ")"
+		}
+		p.warnings = append(p.warnings, text)
 	}
 	prefixes := make([]netip.Prefix, len(p.zoneList))
 	for i := range p.zoneList {
@@ -381,6 +388,14 @@ func (p *Policy) Surrogate(name string) (*Surrogate, *Site) {
 		}
 	}
 	return nil, nil
+}
+
+// Surrogates returns the names of all surrogates.
+func (p *Policy) Surrogates() (names []string) {
+	for i := range p.surrogates {
+		names = append(names, p.surrogates[i].Name)
+	}
+	return names
 }
 
 // maxHost is the length of the longest name in DNS. What strangers send may be longer, and have a label for each second byte.

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"baton/api"
-	"baton/document"
 	"baton/router/config"
 	"baton/router/discover"
 )
@@ -83,9 +82,6 @@ func (e answered) Unwrap() []error { return []error{e.error, e.status} }
 
 // backendChange serves a change of a surrogate over the control socket.
 func (r *Router) backendChange(ctx context.Context, q api.RouterBackendChange) (api.RouterBackendResult, error) {
-	if err := r.known(q.Do, q.Surrogate); err != nil {
-		return api.RouterBackendResult{}, err
-	}
 	err := r.ask(ctx, func(cs discover.Changes, w *discover.World) (discover.Changes, error) {
 		switch q.Do {
 		case api.RouterBackendAdd:
@@ -113,18 +109,6 @@ func (r *Router) backendChange(ctx context.Context, q api.RouterBackendChange) (
 	}
 	r.log.Info("changed by API", "change", q.Do, "pool", q.Pool, "surrogate", q.Surrogate, "address", q.Address)
 	return r.backendResult(&q)
-}
-
-// known reports a surrogate that there is not, with the name that was probably meant.
-func (r *Router) known(do api.RouterBackendDo, name string) error {
-	if do == api.RouterBackendAdd || do == api.RouterBackendReset || do == api.RouterBackendRemove {
-		return nil
-	}
-	cfg := r.current().cfg
-	if _, ok := r.current().ids[name]; !ok {
-		return fmt.Errorf("surrogate %q: %w (%s)", name, api.ErrNotFound, document.Meant(name, surrogateNames(cfg)))
-	}
-	return nil
 }
 
 func (r *Router) backendResult(q *api.RouterBackendChange) (api.RouterBackendResult, error) {

@@ -167,16 +167,6 @@ func (r *Router) surrogateStatus(s *state, sg *config.Surrogate, id uint16) (api
 	return out, nil
 }
 
-func surrogateNames(cfg *config.Config) []string {
-	var names []string
-	for _, p := range cfg.Pools {
-		for _, s := range p.Surrogates {
-			names = append(names, s.Name)
-		}
-	}
-	return names
-}
-
 func (r *Router) explain(q api.RouterQuestion) (api.RouterExplanation, error) {
 	s := r.current()
 	var headers []string

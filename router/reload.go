@@ -40,7 +40,7 @@ func (r *Router) reload() (api.ReloadResult, error) {
 		return api.ReloadResult{}, err
 	}
 	if fixed := fixedAtStart(old.cfg, cfg); fixed != "" {
-		return api.ReloadResult{}, cfg.Places.Wrong(fixed, "takes effect at a restart only", "")
+		return api.ReloadResult{}, cfg.Places.Wrong(fixed, "takes effect at a restart only", "systemctl restart baton-router")
 	}
 	changes, dropped := old.changes.Under(cfg)
 	next, left := r.merged(cfg, changes)
@@ -49,7 +49,7 @@ func (r *Router) reload() (api.ReloadResult, error) {
 	}
 	for _, p := range cfg.Pools {
 		if 2*p.Legs.Max > r.queued {
-			return api.ReloadResult{}, cfg.Places.Wrong(document.Join("pools", p.Name)+".legs.max", fmt.Sprintf("more than %d takes effect at a restart only", r.queued/2), "")
+			return api.ReloadResult{}, cfg.Places.Wrong(document.Join("pools", p.Name)+".legs.max", fmt.Sprintf("more than %d takes effect at a restart only", r.queued/2), "systemctl restart baton-router")
 		}
 	}
 	mtu, err := checkHost(cfg)

@@ -82,10 +82,10 @@ func (d *decoder) peer(path string, n *node) Peer {
 			"a third of hold (RFC 4271, section 4.4)")
 	}
 	if p.Local.IsValid() && p.Local.Is4() != p.Address.Is4() {
-		d.Refuse(document.Join(path, "local"), "is of another family than address", "")
+		d.Refuse(document.Join(path, "local"), "is of another family than address", "an address of its family")
 	}
 	if p.GTSM && p.Multihop > 0 {
-		d.Refuse(document.Join(path, "multihop"), "cannot be with gtsm, which admits one hop alone (RFC 5082)", "")
+		d.Refuse(document.Join(path, "multihop"), "cannot be with gtsm, which admits one hop alone (RFC 5082)", "one of them")
 	}
 	return p
 }
@@ -108,7 +108,7 @@ func (d *decoder) checkPeers(s *Site) {
 			d.Refuse("site.bgp.next_hop", "has no ipv4, and "+p.Name+" receives IPv4 prefixes over IPv6", "next_hop: {ipv4: ...}")
 		}
 		if p.Internal(b) && (p.Multihop > 0) {
-			d.Refuse(path+".multihop", "is for peers of another AS", "")
+			d.Refuse(path+".multihop", "is for peers of another AS", "without it")
 		}
 		if !(p.IPv4 && v4) && !(p.IPv6 && v6) {
 			d.Refuse(path, "gets none of the prefixes: they are of another address family", "families: [...]")

@@ -47,7 +47,7 @@ func (d *decoder) checkSite(cfg *Config) {
 	for i, p := range s.Prefixes {
 		for j := range i {
 			if s.Prefixes[j] == p {
-				d.Refuse(document.Index("site.prefixes", i), fmt.Sprintf("%s is there twice", p), "")
+				d.Refuse(document.Index("site.prefixes", i), fmt.Sprintf("%s is there twice", p), "each prefix once")
 			}
 		}
 	}

@@ -35,7 +35,7 @@ func (d *decoder) check(path string, n *node) Check {
 	d.Require(path, n, "name")
 	d.oneOf(path, n, "http", "tcp", "command")
 	if d.Given(document.Join(path, "host")) && c.HTTP == nil {
-		d.Refuse(document.Join(path, "host"), "is for http", "")
+		d.Refuse(document.Join(path, "host"), "is for http", "without it")
 	}
 	return c
 }
@@ -100,11 +100,11 @@ func (d *decoder) load(path string, n *node) Measure {
 	}
 	for _, name := range []string{"metric", "labels"} {
 		if at := document.Join(path, name); l.Metrics == nil && d.Given(at) {
-			d.Refuse(at, "is for prometheus", "")
+			d.Refuse(at, "is for prometheus", "without it")
 		}
 	}
 	if l.Device != "" && d.Given(document.Join(path, "rate")) {
-		d.Refuse(document.Join(path, "rate"), "is not for an interface, whose bytes are counted always", "")
+		d.Refuse(document.Join(path, "rate"), "is not for an interface, whose bytes are counted always", "without it")
 	}
 	return l
 }

@@ -33,7 +33,7 @@ func (d *decoder) orNone(path string, n *node, least, most time.Duration) time.D
 func (d *decoder) seconds(path string, n *node, least, most time.Duration) time.Duration {
 	v := d.Between(path, n, least, most)
 	if d.Err() == nil && v%time.Second != 0 {
-		d.WrongText(n, path, n.Text, "is not a whole number of seconds", "")
+		d.WrongText(n, path, n.Text, "is not a whole number of seconds", "such as 10s")
 	}
 	return v
 }
@@ -51,7 +51,7 @@ func (d *decoder) number(path string, n *node, least, most float64) float64 {
 func (d *decoder) family(path string, n *node, v6 bool) netip.Addr {
 	a := d.Address(path, n)
 	if d.Err() == nil && a.Is6() != v6 {
-		d.WrongText(n, path, a.String(), "is of the other family", "")
+		d.WrongText(n, path, a.String(), "is of the other family", "an address of the same family")
 	}
 	return a
 }

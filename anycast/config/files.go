@@ -35,15 +35,9 @@ func (d *decoder) readFiles(cfg *Config, now time.Time) {
 
 func (d *decoder) checkIdentity(cfg *Config, now time.Time) {
 	i := cfg.TLS
-	for _, f := range []struct{ key, path string }{{"certificate", i.Certificate}, {"key", i.Key}, {"authority", i.Authority}} {
-		if _, err := document.ReadPEM(f.path); err != nil {
-			d.RefuseFile(document.Join("tls", f.key), f.path, err)
-			return
-		}
-	}
-	pair, _, err := i.Read()
-	if err != nil {
-		d.Refuse("tls", err.Error(), "PEM files: a certificate, its private key, and the authorities' certificates")
+	d.Authorities("tls.authority", i.Authority)
+	pair := d.KeyPair("tls", i.Certificate, i.Key)
+	if pair == nil {
 		return
 	}
 	if pair.Leaf.VerifyHostname(cfg.Name) != nil {

@@ -77,7 +77,7 @@ func (d *decoder) level(path string, n *node) level.Level {
 		d.Wrong(n, path, "has one of enter and leave", "both, or neither for a level that load does not lead to")
 	}
 	if l.Enter > 0 && l.Leave >= l.Enter {
-		d.Refuse(document.Join(path, "leave"), fmt.Sprintf("%g%% is not below enter, %g%%: the level would swing", 100*l.Leave, 100*l.Enter), "")
+		d.Refuse(document.Join(path, "leave"), fmt.Sprintf("%g%% is not below enter, %g%%: the level would swing", 100*l.Leave, 100*l.Enter), "leave below enter")
 	}
 	return l
 }

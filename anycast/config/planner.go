@@ -187,7 +187,7 @@ func (d *decoder) checkPlanner(p *Planner) {
 		for j, e := range p.Sites[i].Ports {
 			at := fmt.Sprintf("planner.sites[%d].ports[%d]", i, j)
 			if id := fmt.Sprint(p.Sites[i].Name, e.Forwarder); exits[id] {
-				d.Refuse(at, "is the second port to this site on one forwarder", "one")
+				d.Refuse(at, "is the second port to this site on one forwarder", "one port on each forwarder")
 			} else {
 				exits[id] = true
 			}

@@ -142,7 +142,7 @@ func (d *decoder) affinity(path string, n *node) time.Duration {
 	}
 	v := d.Between(path, n, time.Second, maxAffinity)
 	if d.Err() == nil && v%time.Second != 0 { // an experimenter action has whole seconds
-		d.WrongText(n, path, n.Text, "is not a whole number of seconds", "")
+		d.WrongText(n, path, n.Text, "is not a whole number of seconds", "such as 10s")
 	}
 	return v
 }

@@ -46,7 +46,11 @@ func (d *decoder) weight(path string, n *node) int {
 	s := d.Text(path, n)
 	w, err := strconv.Atoi(s)
 	if d.Err() == nil && (err != nil || w < 1 || w > maxWeight) {
-		d.WrongText(n, path, s, "is not a weight", fmt.Sprintf("from 1 to %d, or %s; give a backup link a higher tier", maxWeight, measured))
+		valid := fmt.Sprintf("from 1 to %d, or %s; give a backup link a higher tier", maxWeight, measured)
+		if document.Nearest(s, []string{measured}) != "" {
+			valid = document.Meant(s, []string{measured})
+		}
+		d.WrongText(n, path, s, "is not a weight", valid)
 	}
 	return w
 }
@@ -57,7 +61,7 @@ func (d *decoder) gateways(path string, n *node) []netip.Addr {
 	d.NonEmptyList(path, n, func(at string, n *node) {
 		a := d.linkAddress(at, n)
 		for _, other := range out {
-			if d.Err() == nil && other.Is4() == a.Is4() {
+			if d.Err() == nil && other.IsValid() && other.Is4() == a.Is4() {
 				d.WrongText(n, at, n.Text, fmt.Sprintf("is a second gateway for %s", version(a)), "one of each IP version at most")
 			}
 		}

@@ -76,6 +76,7 @@ func TestNameserverVerbs(t *testing.T) {
 		{"query", cli.Usage, "NAME is missing; for example: baton-cdn nameserver query cdn.example.net"},
 		{"decisions", 0, "last"}, {"decisions -o wide", 0, "first; last"},
 		{"surrogate se1 --state maintenance", 0, "se1: maintenance, weight 3\n"}, {"surrogate se1", cli.Usage, "--state or --weight is missing"},
+		{"surrogate se1 --state maintenence", cli.Usage, `--state: "maintenence" is not one of in-service, maintenance: did you mean maintenance?`},
 		{"surrogate se7 --state maintenance", cli.Usage, `surrogate "se7": not found`},
 	} {
 		t.Run(tt.args, func(t *testing.T) {

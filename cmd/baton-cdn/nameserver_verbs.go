@@ -117,7 +117,7 @@ reasons costs more than to decide.`,
 
 func surrogateCommand(p *part.Part, e cli.Env) *cobra.Command {
 	var (
-		state  string
+		state  cli.Choice
 		weight int
 	)
 	c := &cobra.Command{
@@ -130,7 +130,7 @@ func surrogateCommand(p *part.Part, e cli.Env) *cobra.Command {
 	p.Ask(c, func(ctx context.Context, client *api.Client, format *cli.Format, args []string) error {
 		change := api.NameserverChange{Surrogate: args[0]}
 		if c.Flags().Changed("state") {
-			change.State = &state
+			change.State = &state.Is
 		}
 		if c.Flags().Changed("weight") {
 			change.Weight = &weight
@@ -147,7 +147,7 @@ func surrogateCommand(p *part.Part, e cli.Env) *cobra.Command {
 			return err
 		})
 	})
-	c.Flags().StringVar(&state, "state", "", "`state`: in-service or maintenance")
+	state.Flag(c, "state", "`state`: in-service or maintenance", "", api.InService, api.Maintenance)
 	c.Flags().IntVar(&weight, "weight", 0, "`weight`, from 0 on")
 	return c
 }

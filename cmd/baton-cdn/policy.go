@@ -66,9 +66,7 @@ func checkPolicy(e cli.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for _, w := range p.Warnings() {
-				fmt.Fprintln(e.Err, "warning:", w)
-			}
+			cli.Warn(e.Err, p.Warnings())
 			surrogates := 0
 			for _, s := range p.Config().Sites {
 				surrogates += len(s.Surrogates)
@@ -124,9 +122,7 @@ the flags say otherwise. The URL may lack its scheme and host.`,
 			if err != nil {
 				return err
 			}
-			for _, w := range p.Warnings() {
-				fmt.Fprintln(e.Err, "warning:", w)
-			}
+			cli.Warn(e.Err, p.Warnings())
 			d := p.State(nil, seen, nil).Explain(&q)
 			return printDecision(e.Out, &format, &d)
 		},

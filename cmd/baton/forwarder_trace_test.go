@@ -72,7 +72,7 @@ func TestTracedFrame(t *testing.T) {
 		{nil, "", "want one packet"},
 		{[]string{"tcp_dst=80"}, file, "want one packet"},
 		{nil, file + "x", "no such file"},
-		{[]string{"zz=80"}, "", "zz: not known"},
+		{[]string{"zz=80"}, "", `"zz" is not a field`},
 	} {
 		b, err := tracedFrame(tt.args, tt.pcap)
 		if got := hex.EncodeToString(b); got != tt.want && (err == nil || !strings.Contains(err.Error(), tt.want)) {

@@ -216,9 +216,7 @@ func printRouter(out io.Writer, s *api.RouterStatus, wide bool, now time.Time) e
 		return err
 	}
 	printSources(out, s, now)
-	for _, w := range s.Warnings {
-		fmt.Fprintln(out, "warning:", w)
-	}
+	cli.Warn(out, s.Warnings)
 	return nil
 }
 

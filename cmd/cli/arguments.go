@@ -123,7 +123,8 @@ const fewFlags = 10
 // kinds say what the flags of pflag's own types take.
 var kinds = map[string]string{
 	"int": "a whole number", "int64": "a whole number", "uint64": "a whole number from 0 on", "float64": "a number", "bool": "true or false",
-	"duration": "a time with its unit, such as 500ms, 10s or 2m",
+	"stringToString": "NAME=VALUE, or several with commas between them",
+	"duration":       "a time with its unit, such as 500ms, 10s or 2m",
 }
 
 func flagNames(c *cobra.Command) []string {

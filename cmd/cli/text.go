@@ -54,6 +54,13 @@ func Counted(w io.Writer, what, unit string, counts map[string]uint64) {
 	}
 }
 
+// Warn prints warnings: each says itself where it is about, as mistakes do.
+func Warn(out io.Writer, warnings []string) {
+	for _, w := range warnings {
+		fmt.Fprintln(out, "warning:", w)
+	}
+}
+
 // Lines is a text of lines, each with its end.
 func Lines(all []string) string {
 	if len(all) == 0 {

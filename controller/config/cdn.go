@@ -134,7 +134,11 @@ func (d *decoder) checkCDN(c *CDN) {
 		for _, u := range site.Surrogates {
 			sited = append(sited, u.Name)
 			if !slices.Contains(names, u.Name) {
-				d.Refuse("cdn.policy", "has surrogate "+u.Name+", which is not in cdn.surrogates", "its address under cdn.surrogates."+u.Name)
+				valid := "its address under cdn.surrogates." + u.Name
+				if document.Nearest(u.Name, names) != "" {
+					valid = document.Meant(u.Name, names)
+				}
+				d.Refuse(document.Join("cdn.policy.sites", site.Name)+".surrogates."+u.Name, "is not in cdn.surrogates", valid)
 			}
 		}
 	}
@@ -154,12 +158,12 @@ func (d *decoder) unique(c *CDN) (names []string) {
 		}
 		used[a] = path
 	}
-	for _, s := range c.Services {
-		take("cdn.services", s.Address)
+	for i, s := range c.Services {
+		take(document.Index("cdn.services", i)+".address", s.Address)
 	}
 	for _, s := range c.Surrogates {
 		names = append(names, s.Name)
-		take("cdn.surrogates."+s.Name, s.Address)
+		take("cdn.surrogates."+s.Name+".address", s.Address)
 	}
 	return names
 }

@@ -140,10 +140,10 @@ func TestCDNMistakes(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"no surrogates", one, "surrogates"},
 		{"no address", one + "  surrogates: {se1: {host: a}}", "cdn.surrogates.se1"},
-		{"two of one address", one + "  surrogates: {se1: {address: \"10.0.0.1:80\"}}", "has the address of cdn.services, 10.0.0.1:80"},
+		{"two of one address", one + "  surrogates: {se1: {address: \"10.0.0.1:80\"}}", "cdn.surrogates.se1.address: has the address of cdn.services[0].address, 10.0.0.1:80"},
 		{"wrong host", one + "  surrogates: {se1: {address: \"10.0.0.2:80\", host: \"a b\"}}", "cannot be in a Host field"},
 		{"mode", "  mode: proxy\n" + one + "  surrogates: {se1: {address: \"10.0.0.2:80\"}}", "is no mode"},
-		{"not of the policy", one + "  surrogates: {se1: {address: \"10.0.0.2:80\"}}\n  policy: {sites: {a: {surrogates: {se2: {}}}}}", "has surrogate se2, which is not in cdn.surrogates"},
+		{"not of the policy", one + "  surrogates: {se1: {address: \"10.0.0.2:80\"}}\n  policy: {sites: {a: {surrogates: {se2: {}}}}}", "cdn.policy.sites.a.surrogates.se2: is not in cdn.surrogates (did you mean se1?)"},
 		{"at no site", one + "  surrogates: {se1: {address: \"10.0.0.2:80\"}}\n  policy: {sites: {a: {surrogates: {se2: {}}}}}", "is at no site of cdn.policy"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

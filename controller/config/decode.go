@@ -230,13 +230,12 @@ func readFiles(d *document.Decoder, cfg *Config) {
 		cfg.Key = k
 	}
 	if cfg.TLS != (TLS{}) {
-		pair, authority, err := document.ReadIdentity(cfg.TLS.Certificate, cfg.TLS.Key, cfg.TLS.Authority)
-		if err != nil {
-			d.Refuse("tls", err.Error(), "")
-			return
-		}
-		cfg.Identity = &tls.Config{
-			Certificates: []tls.Certificate{pair}, ClientCAs: authority, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
+		authorities := d.Authorities("tls.authority", cfg.TLS.Authority)
+		if pair := d.KeyPair("tls", cfg.TLS.Certificate, cfg.TLS.Key); pair != nil {
+			cfg.Identity = &tls.Config{
+				Certificates: []tls.Certificate{*pair}, ClientCAs: document.PoolOf(authorities), ClientAuth: tls.RequireAndVerifyClientCert,
+				MinVersion: tls.VersionTLS12,
+			}
 		}
 	}
 	if cfg.Northbound != nil {

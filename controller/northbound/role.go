@@ -1,6 +1,10 @@
 package northbound
 
-import "fmt"
+import (
+	"fmt"
+
+	"baton/document"
+)
 
 // Role is what a caller may do. Each role includes those before it.
 type Role uint8
@@ -29,5 +33,5 @@ func ParseRole(name string) (Role, error) {
 			return Role(r), nil
 		}
 	}
-	return Nobody, fmt.Errorf("%q is no role (viewer, router or operator)", name)
+	return Nobody, fmt.Errorf("%q is no role (%s)", name, document.Meant(name, roles[Viewer:]))
 }

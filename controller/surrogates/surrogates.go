@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"baton/api"
+	"baton/document"
 	"baton/policy"
 )
 
@@ -365,7 +366,7 @@ func (s *Set) next(name string, c api.ControllerSurrogateChange) (Change, error)
 	defer s.mu.Unlock()
 	m := s.find(name)
 	if m == nil {
-		return Change{}, fmt.Errorf("surrogate %q: %w: there are %s", name, api.ErrNotFound, strings.Join(s.names(), ", "))
+		return Change{}, fmt.Errorf("surrogate %q: %w (%s)", name, api.ErrNotFound, document.Meant(name, s.names()))
 	}
 	next := m.change
 	next.Name = name

@@ -161,6 +161,9 @@ func TestOperatorsChanges(t *testing.T) {
 			t.Errorf("%s %+v: %v, want %v", tt.name, tt.c, err, tt.want)
 		}
 	}
+	if _, err := s.Set("se11", api.ControllerSurrogateChange{Weight: &weight}); err == nil || !strings.Contains(err.Error(), "(did you mean se1?)") {
+		t.Errorf("%v, want a suggestion", err)
+	}
 	if u := s.List()[1]; u.Weight != 1 {
 		t.Errorf("what could not be saved holds: %+v", u)
 	}

@@ -20,5 +20,5 @@ func Reported(err error, want string) bool {
 		}
 		lines = slices.Delete(lines, i, i+1)
 	}
-	return !slices.ContainsFunc(lines, func(line string) bool { return !strings.HasSuffix(line, ": is missing") })
+	return !slices.ContainsFunc(lines, func(line string) bool { return !strings.Contains(line, ": is missing (") })
 }

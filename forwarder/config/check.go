@@ -58,8 +58,12 @@ func (d *decoder) checkOne(path string, cfg, whole *Config) {
 		d.Refuse(path+"local", fmt.Sprintf("%q is port %d already", cfg.Local, cfg.Ports[i].No), "a name of its own: the forwarder makes it")
 	}
 	var connect, listen []Endpoint
+	of := path
+	if !d.Given(path + "controllers") { // those of all datapaths
+		of = ""
+	}
 	for i, c := range cfg.Controllers {
-		connect = d.endpointOnce(fmt.Sprintf("%scontrollers[%d]", path, i), connect, c.Connect, cfg)
+		connect = d.endpointOnce(fmt.Sprintf("%scontrollers[%d]", of, i), connect, c.Connect, cfg)
 	}
 	for i, l := range cfg.Listen {
 		listen = d.endpointOnce(fmt.Sprintf("%slisten[%d]", path, i), listen, l.Listen, cfg)
@@ -77,7 +81,7 @@ func (d *decoder) checkOne(path string, cfg, whole *Config) {
 // endpointOnce appends an endpoint, and refuses duplicates.
 func (d *decoder) endpointOnce(path string, before []Endpoint, e Endpoint, cfg *Config) []Endpoint {
 	if slices.Contains(before, e) {
-		d.Refuse(path, fmt.Sprintf("%q is there twice", e), "")
+		d.Refuse(path, fmt.Sprintf("%q is there twice", e), "each endpoint once")
 	}
 	if e.Method == "tls" && cfg.TLS == nil {
 		d.Refuse(path, fmt.Sprintf("%q needs certificates", e), "tls: {certificate: ..., key: ..., authority: ...}")

@@ -65,7 +65,9 @@ func (d *decoder) config(root *node, file string) *Config {
 		cfg.Control = "/run/baton/forwarder-" + cfg.Name + ".sock"
 	}
 	if several == nil {
-		d.Require("", root, "ports")
+		if !d.Doubtful(datapaths) {
+			d.Require("", root, "ports")
+		}
 		return cfg
 	}
 	// What is said of all of them is known by now, wherever it is in the file.

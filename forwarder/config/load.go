@@ -47,16 +47,6 @@ func (t *TLS) Read() (tls.Certificate, *x509.CertPool, error) {
 
 // checkFiles refuses unusable certificates, each at its key, which begins with path.
 func (d *decoder) checkFiles(path string, t *TLS) {
-	for _, f := range []struct{ key, path string }{{"certificate", t.Certificate}, {"key", t.Key}, {"authority", t.Authority}} {
-		if _, err := document.ReadPEM(f.path); err != nil {
-			d.RefuseFile(path+"tls."+f.key, f.path, err)
-			return
-		}
-	}
-	if _, err := document.ReadKeyPair(t.Certificate, t.Key); err != nil {
-		d.Refuse(path+"tls.certificate", err.Error(), "a PEM file with a certificate, and its private key in tls.key")
-	}
-	if _, err := document.ReadCertificates(t.Authority); err != nil {
-		d.RefuseFile(path+"tls.authority", t.Authority, err)
-	}
+	d.KeyPair(path+"tls", t.Certificate, t.Key)
+	d.Authorities(path+"tls.authority", t.Authority)
 }

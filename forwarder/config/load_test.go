@@ -181,12 +181,14 @@ func TestLoad(t *testing.T) {
 
 	empty := write("empty.pem", "")
 	secured := write("tls.yaml", minimal+"tls:\n  certificate: /none/c.pem\n  key: "+empty+"\n  authority: "+empty+"\n")
-	want := secured + `:7:16: tls.certificate: "/none/c.pem": no such file or directory`
+	want := secured + `:7:16: tls.certificate: "/none/c.pem": no such file or directory (create it, or name another file)
+` +
+		secured + `:9:14: tls.authority: "` + empty + `": no certificate in it (a PEM file with certificates)`
 	if _, err := Load(secured); err == nil || err.Error() != want {
 		t.Errorf("Load:\n got %v\nwant %s", err, want)
 	}
 	secured = write("tls.yaml", minimal+"tls:\n  certificate: "+empty+"\n  key: "+empty+"\n  authority: "+empty+"\n")
-	want = secured + `:7:16: tls.certificate: tls: failed to find any PEM data in certificate input`
+	want = secured + `:7:16: tls.certificate: "` + empty + `" with key "` + empty + `": tls: failed to find any PEM data in certificate input`
 	if _, err := Load(secured); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("Load:\n got %v\nwant %s", err, want)
 	}

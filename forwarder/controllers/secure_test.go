@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net"
 	"os"
@@ -192,7 +193,7 @@ func TestCertificatesLoad(t *testing.T) {
 		want                        string // "": it loads
 	}{
 		{"good", good.Certificate, good.Key, good.Authority, ""},
-		{"key of another", good.Certificate, other.Key, good.Authority, ":3:20: tls.certificate: tls: private key does not match public key"},
+		{"key of another", good.Certificate, other.Key, good.Authority, fmt.Sprintf(":3:20: tls.certificate: %q with key %q: tls: private key does not match public key", good.Certificate, other.Key)},
 		{"authority without certificate", good.Certificate, good.Key, good.Key, "tls.authority: "},
 		{"no authority", good.Certificate, good.Key, "/none", `tls.authority: "/none": no such file or directory`},
 	}

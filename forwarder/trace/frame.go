@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"baton/document"
 	"baton/packet"
 )
 
@@ -36,10 +37,23 @@ func Frame(text string) ([]byte, error) {
 	}
 	b := f.frame()
 	if f.err == nil && len(f.given) > 0 {
-		f.err = fmt.Errorf("packet: %s: not known, or not with the others; give the packet as bytes",
-			strings.Join(slices.Sorted(maps.Keys(f.given)), ", "))
+		f.err = unused(slices.Sorted(maps.Keys(f.given)))
 	}
 	return b, f.err
+}
+
+// names are the fields that a packet can be built from.
+var names = strings.Fields("eth_src eth_dst eth_type vlan_vid vlan_pcp arp_op arp_spa arp_tpa arp_sha arp_tha ipv4_src ipv4_dst ipv6_src ipv6_dst ipv6_flabel " +
+	"ip_proto ip_dscp ip_ecn tcp_src tcp_dst tcp_flags udp_src udp_dst icmpv4_type icmpv4_code icmpv6_type icmpv6_code")
+
+// unused is the error of fields that are of no use: those that are not known, or else that do not go together.
+func unused(given []string) error {
+	for _, name := range given {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("packet: %q is not a field (%s)", name, document.Meant(name, names))
+		}
+	}
+	return fmt.Errorf("packet: %s: not with the other fields; give the packet as bytes", strings.Join(given, ", "))
 }
 
 // fields are the fields not used yet, and the first error.

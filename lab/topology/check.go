@@ -80,7 +80,7 @@ func (d *decoder) checkNames(t *Topology) {
 			}
 		}
 		if sorted := slices.Sorted(slices.Values(a.Hosts)); len(slices.Compact(sorted)) != len(a.Hosts) {
-			d.Refuse(path, "names a host twice", "")
+			d.Refuse(path, "names a host twice", "two hosts")
 		}
 		if len(a.Hosts) == 0 {
 			d.Refuse(path, "is an empty list", "the hosts that have the address")
@@ -96,7 +96,7 @@ func (d *decoder) nameLinks(t *Topology) {
 			continue
 		}
 		if taken[k.Name] {
-			d.Refuse(linkPath(i)+".name", fmt.Sprintf("%q is the name of an earlier link", k.Name), "")
+			d.Refuse(linkPath(i)+".name", fmt.Sprintf("%q is the name of an earlier link", k.Name), "a name of its own")
 		}
 		taken[k.Name] = true
 	}
@@ -120,7 +120,7 @@ func (d *decoder) nameLinks(t *Topology) {
 		}
 		at := e.Host + "/" + e.Interface
 		if other, taken := used[at]; taken {
-			d.Refuse(path+".interface", fmt.Sprintf("%s has %q at link %s already", e.Host, e.Interface, other), "")
+			d.Refuse(path+".interface", fmt.Sprintf("%s has %q at link %s already", e.Host, e.Interface, other), "a name of its own")
 		}
 		used[at] = k.Name
 	})
@@ -289,10 +289,10 @@ func (d *decoder) checkRoutes(t *Topology) {
 		for i, r := range h.Routes {
 			path := fmt.Sprintf("%s.routes[%d]", document.Join("hosts", h.Name), i)
 			if r.To.Addr().Is4() != r.Via.Is4() {
-				d.Refuse(path+".via", fmt.Sprintf("%v leads to %v, which is of the other family", r.Via, r.To), "")
+				d.Refuse(path+".via", fmt.Sprintf("%v leads to %v, which is of the other family", r.Via, r.To), "a gateway of the destination's family")
 			}
 			if seen[r.To] {
-				d.Refuse(path+".to", fmt.Sprintf("%v has a route already", r.To), "")
+				d.Refuse(path+".to", fmt.Sprintf("%v has a route already", r.To), "one route to each destination")
 			}
 			seen[r.To] = true
 			reached := false

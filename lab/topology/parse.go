@@ -72,7 +72,7 @@ func Parse(name string, data []byte) (*Topology, error) {
 		func() { t.route() },
 	} {
 		if step(); d.Err() != nil {
-			return nil, d.Err()
+			return nil, d.Refused()
 		}
 	}
 	return t, nil
@@ -265,7 +265,7 @@ func (d *decoder) process(path, name string, n *node) Process {
 		{Name: "env", Decode: func(path string, n *node) {
 			d.Entries(path, n, func(path, name string, n *node) {
 				if name == "" || strings.ContainsAny(name, "=\x00") {
-					d.Refuse(path, "is no name of a variable", "")
+					d.Refuse(path, "is no name of a variable", "letters, digits and _, and no digit first")
 				}
 				p.Env = append(p.Env, name+"="+d.argument(path, n))
 			})
@@ -273,7 +273,7 @@ func (d *decoder) process(path, name string, n *node) Process {
 		{Name: "listens", Decode: func(path string, n *node) { p.Listens = d.Integer(path, n, 1, 65535) }},
 		{Name: "dir", Decode: func(path string, n *node) {
 			if p.Dir = d.Text(path, n); d.Err() == nil && !filepath.IsAbs(p.Dir) {
-				d.Wrong(n, path, fmt.Sprintf("%q is not an absolute path", document.Clip(p.Dir)), "")
+				d.Wrong(n, path, fmt.Sprintf("%q is not an absolute path", document.Clip(p.Dir)), "such as /srv/www")
 			}
 		}},
 	})

@@ -90,7 +90,7 @@ func (d *decoder) checkServices(cfg *Config) {
 	for _, z := range cfg.Zones {
 		for _, r := range z.Routed {
 			used[r.Service] = true
-			d.Refer(r.Path, r.Service, "is not a service", "one of services", "services", names)
+			d.Refer(r.Path, r.Service, "is not a service", "", "services", names)
 		}
 	}
 	for _, s := range cfg.Services {

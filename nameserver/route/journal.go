@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"baton/api"
+	"baton/document"
 	"baton/nameserver/answer"
 	"baton/nameserver/config"
 	"baton/nameserver/follow"
@@ -151,7 +152,7 @@ func (t *Table) Change(c api.NameserverChange) (api.NameserverSurrogate, error) 
 	}
 	u, site := t.policy.Surrogate(c.Surrogate)
 	if u == nil {
-		return api.NameserverSurrogate{}, fmt.Errorf("surrogate %q: %w", c.Surrogate, api.ErrNotFound)
+		return api.NameserverSurrogate{}, fmt.Errorf("surrogate %q: %w (%s)", c.Surrogate, api.ErrNotFound, document.Meant(c.Surrogate, t.policy.Surrogates()))
 	}
 	if c.Weight != nil && *c.Weight < 0 {
 		return api.NameserverSurrogate{}, fmt.Errorf("%w: weight %d is below 0", api.ErrInvalid, *c.Weight)

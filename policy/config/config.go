@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,18 +38,32 @@ func Load(path string) (*policy.Config, error) {
 }
 
 // LoadSection is Load of a file that is a policy, or has one as its section policy. Other sections are not looked at: beside has their keys, by which a
-// caller knows whose file it is.
+// caller knows whose file it is. It refuses files that the policy names and that cannot be opened.
 func LoadSection(path string) (cfg *policy.Config, beside []string, err error) {
+	at := ""
 	cfg, err = document.Load(path, rules, func(d *document.Decoder, root *node) *policy.Config {
 		i := slices.IndexFunc(root.Fields, func(f document.Field) bool { return f.Key == "policy" })
 		if i < 0 {
 			return decode(d, root)
 		}
+		at, beside = "policy", nil
 		for _, f := range root.Fields {
 			beside = append(beside, f.Key)
 		}
-		cfg := Decode(d, "policy", root.Fields[i].Value)
+		cfg := Decode(d, at, root.Fields[i].Value)
 		return &cfg
+	}, func(d *document.Decoder, cfg *policy.Config) {
+		for key, file := range map[string]string{"coverage": cfg.Coverage, "geo": cfg.GeoDatabase} {
+			if file == "" {
+				continue
+			}
+			f, err := os.Open(file)
+			if err != nil {
+				d.RefuseFile(document.Join(at, key), file, err)
+				continue
+			}
+			f.Close()
+		}
 	})
 	return cfg, beside, err
 }
@@ -305,7 +320,7 @@ func (p *decoder) once(cfg *policy.Config) {
 		for j, host := range cfg.Services[i].Hosts {
 			if other, twice := hosts[host]; twice {
 				p.Refuse(document.Index(document.Join(document.Index(p.path("services"), i), "hosts"), j),
-					fmt.Sprintf("%s is in %s already", host, document.Index(p.path("services"), other)), "")
+					fmt.Sprintf("%s is in %s already", host, document.Index(p.path("services"), other)), "each host in one service")
 			}
 			hosts[host] = i
 		}

@@ -129,6 +129,7 @@ func TestLoadSection(t *testing.T) {
 		"control: x\npolicy: {sites: {a: {surrogates: {b: }}}}\nzones: []": "",
 		"control: x\npolicy: {sites: {a: {wieght: 1}}}":                    "f.yaml:2:22: policy.sites.a.wieght: is not a key",
 		"control: x": "f.yaml:1:1: control: is not a key",
+		"policy: {sites: {a: {surrogates: {b: }}}, geo: /no/such}": `f.yaml:1:48: policy.geo: "/no/such": no such file or directory (create it, or name another file)`,
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

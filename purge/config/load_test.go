@@ -84,9 +84,9 @@ func TestParseRefuses(t *testing.T) {
 	in := func(s string) string { return "policies: [{name: web, ports: [80], " + s + "}]" }
 	tests := []struct{ name, text, want string }{
 		{"empty", "", `f:1:1: is empty (policies are needed)`},
-		{"no policies", "control: /x", `f:1:1: policies: is missing`},
+		{"no policies", "control: /x", `f:1:1: policies: is missing (policies: [{name: ..., ports: ...}])`},
 		{"policies that are none", "policies: []", `f:1:11: policies: is an empty list (at least one entry)`},
-		{"unknown key", "polices: []", `f:1:1: polices: is not a key (did you mean policies?)`},
+		{"unknown key", "polices: []", "f:1:1: polices: is not a key (did you mean policies?)\nf:1:10: policies: is an empty list (at least one entry)"},
 		{"relative control", "control: x\n" + minimal, `f:1:10: control: "x" is not usable as a path (an absolute path of at most 107 bytes)`},
 		{"metrics without port", "metrics: localhost\n" + minimal, `f:1:10: metrics: "localhost" is not host:port (such as "127.0.0.1:9468")`},
 		{"metrics on port 0", "metrics: \":0\"\n" + minimal, `f:1:10: metrics: ":0" has no port from 1 to 65535 (such as "127.0.0.1:9468")`},
@@ -99,8 +99,8 @@ func TestParseRefuses(t *testing.T) {
 		{"cgroup around another", "cgroups: [/a, /]\n" + minimal,
 			`f:1:15: cgroups[1]: "/" is within another one of the list, or another one in it (the outer one alone)`},
 		{"no marks", "limits: {marks: 0}\n" + minimal, `f:1:17: limits.marks: "0" is out of range (a whole number from 1 to 4194304)`},
-		{"no name", "policies: [{ports: [80]}]", `f:1:13: policies[0].name: is missing`},
-		{"no ports", "policies: [{name: a}]", `f:1:13: policies[0].ports: is missing`},
+		{"no name", "policies: [{ports: [80]}]", `f:1:13: policies[0].name: is missing (name: ...)`},
+		{"no ports", "policies: [{name: a}]", `f:1:13: policies[0].ports: is missing (ports: [...])`},
 		{"name", "policies: [{name: A, ports: [80]}]", `f:1:19: policies[0].name: "A" is no name here (at most 63 of a-z, 0-9 and, in between, -)`},
 		{"name twice", minimal + "  - {name: web, ports: [81]}\n", `f:3:12: policies[1].name: "web" is the name of policies[0] already (a name of its own)`},
 		{"port", "policies: [{name: a, ports: [0]}]", `f:1:30: policies[0].ports[0]: "0" is not a port (such as 443 or 8000-8100, from 1 to 65535)`},

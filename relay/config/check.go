@@ -158,7 +158,7 @@ func (d *decoder) checkDestination(cfg *Config, path string, e *Entry, own []lis
 	for i, p := range e.Intercept.Destinations {
 		if !slices.ContainsFunc(cfg.Allow, func(a Allow) bool { return a.Prefix.Overlaps(p) }) {
 			d.Refuse(fmt.Sprintf("%s.intercept.destinations[%d]", path, i), fmt.Sprintf("no address of %s is in allow", p),
-				fmt.Sprintf("allow: [{prefix: %s}]", p))
+				fmt.Sprintf("via: [...], or allow: [{prefix: %s}]", p))
 		}
 	}
 }

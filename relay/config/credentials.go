@@ -10,7 +10,7 @@ import (
 // securities are the kinds of trunks, named as their sections.
 var securities = []Security{TLS, Plaintext}
 
-const credentialsExample = "tls: {certificate: ..., key: ..., authority: ...}, here or at the top level"
+const credentialsExample = "tls: {certificate: ..., key: ..., authority: ...}, here or at the top level; for tests plaintext: {secret_file: ...}"
 
 // credentialKeys are those of the top level, of trunks and of a peer.
 func (d *decoder) credentialKeys(out *Credentials) []key {

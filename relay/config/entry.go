@@ -48,6 +48,9 @@ func (d *decoder) entry(path string, n *node) Entry {
 
 // checkMode refuses keys that do not apply to the entry's mode, and requires those that do.
 func (d *decoder) checkMode(path string, n *node, e *Entry) {
+	if d.Doubtful(path + ".mode") {
+		return
+	}
 	if e.Mode == Plain {
 		d.Require(path, n, "destination")
 	} else if at := path + ".destination"; d.Given(at) {

@@ -41,16 +41,12 @@ func (d *decoder) readFiles(cfg *Config, now time.Time) {
 }
 
 func (d *decoder) checkCertificates(s *section, c *Credentials, name string, now time.Time) {
-	for _, f := range []struct{ key, path string }{{"certificate", c.Certificate}, {"key", c.Key}, {"authority", c.Authority}} {
-		if _, err := document.ReadPEM(f.path); err != nil {
-			d.RefuseFile(document.Join(s.path, f.key), f.path, err)
-			return
-		}
+	authority := document.Join(s.path, "authority")
+	for _, a := range d.Authorities(authority, c.Authority) {
+		d.WarnTime(authority, a, now)
 	}
-	at := document.Join(s.path, "certificate")
-	pair, err := document.ReadKeyPair(c.Certificate, c.Key)
-	if err != nil {
-		d.Refuse(at, err.Error(), "a PEM file with a certificate, and its private key in "+document.Join(s.path, "key"))
+	at, pair := document.Join(s.path, "certificate"), d.KeyPair(s.path, c.Certificate, c.Key)
+	if pair == nil {
 		return
 	}
 	if pair.Leaf.VerifyHostname(name) != nil {
@@ -68,13 +64,6 @@ func (d *decoder) checkCertificates(s *section, c *Credentials, name string, now
 		d.Refuse(at, "is not valid for TLS servers, but this relay accepts trunks", "add the extended key usage serverAuth")
 	}
 	d.WarnTime(at, pair.Leaf, now)
-	authorities, err := document.ReadCertificates(c.Authority)
-	if err != nil {
-		d.RefuseFile(document.Join(s.path, "authority"), c.Authority, err)
-	}
-	for _, a := range authorities {
-		d.WarnTime(document.Join(s.path, "authority"), a, now)
-	}
 }
 
 const makeSecret = "openssl rand -base64 32"

@@ -57,7 +57,7 @@ entries:
 	}
 	_, err := Load(file)
 	want := strings.Join([]string{
-		file + `:2:26: plaintext.secret_file: "/nonexistent/secret": no such file or directory`,
+		file + `:2:26: plaintext.secret_file: "/nonexistent/secret": no such file or directory (create it, or name another file)`,
 		file + `:5:52: entries[0].via[0]: "mumbay" is not a peer (did you mean mumbai?)`,
 		file + `:6:27: entries[1].listen: 127.0.0.1:1080 is entries[0].listen already (an address or a port of its own)`,
 		file + `:6:83: entries[1].via[0]: "tokyo" is not a peer (peers: [{name: tokyo, address: ...}])`,

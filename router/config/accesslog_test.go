@@ -68,11 +68,11 @@ func TestUnlogged(t *testing.T) {
 
 func TestAccessLogsRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"{}":                                                   `f:1:16: log.access[0].to: is missing`,
+		"{}":                                                   `f:1:16: log.access[0].to: is missing (to: file)`,
 		"{tp: file}":                                           `f:1:17: log.access[0].tp: is not a key (did you mean to?)`,
 		"{to: fil}":                                            `f:1:21: log.access[0].to: "fil" is not where an access log goes (did you mean file?)`,
 		"{to: kafka}":                                          `f:1:21: log.access[0].to: "kafka" is not where an access log goes (file, stdout, syslog or otlp)`,
-		"{to: file}":                                           `f:1:17: log.access[0].path: is missing`,
+		"{to: file}":                                           `f:1:17: log.access[0].path: is missing (path: /path/to/file)`,
 		"{to: file, path: a.log}":                              `f:1:33: log.access[0].path: "a.log" is not usable as a path (an absolute path of at most 4095 bytes)`,
 		"{to: stdout, path: /a}":                               `f:1:35: log.access[0].path: is not for an access log to stdout (without it)`,
 		"{to: stdout, format: jsn}":                            `f:1:37: log.access[0].format: "jsn" is not a format (did you mean json?)`,
@@ -86,7 +86,7 @@ func TestAccessLogsRefused(t *testing.T) {
 		"{to: syslog, address: 'tls://a:1'}":                   `f:1:38: log.access[0].address: "tls://a:1" is not the address of a syslog (such as unix:///dev/log, udp://192.0.2.7:514 or tcp://192.0.2.7:514)`,
 		"{to: syslog, address: 'udp://a:0'}":                   `f:1:38: log.access[0].address: "udp://a:0" is not the address of a syslog (such as unix:///dev/log, udp://192.0.2.7:514 or tcp://192.0.2.7:514)`,
 		"{to: syslog, facility: local8}":                       `f:1:39: log.access[0].facility: "local8" is not a facility (did you mean local0?)`,
-		"{to: otlp}":                                           `f:1:17: log.access[0].endpoint: is missing`,
+		"{to: otlp}":                                           `f:1:17: log.access[0].endpoint: is missing (endpoint: "http://host:port/path")`,
 		"{to: otlp, endpoint: 'grpc://c'}":                     `f:1:37: log.access[0].endpoint: "grpc://c" is not http or https (http://host:port/path)`,
 		"{to: otlp, endpoint: 'http://c', signal: metrics}":    `f:1:57: log.access[0].signal: "metrics" is not a signal (logs or spans)`,
 		"{to: otlp, endpoint: 'http://c', format: json}":       `f:1:57: log.access[0].format: is not for an access log to otlp (without it)`,

@@ -34,10 +34,7 @@ func (d *decoder) crossCheck(cfg *Config) {
 
 // checkPools refuses routes to pools that there are not.
 func (d *decoder) checkPools(cfg *Config) {
-	names := make([]string, len(cfg.Pools))
-	for i, p := range cfg.Pools {
-		names[i] = p.Name
-	}
+	names := cfg.PoolNames()
 	for i, v := range cfg.VIPs {
 		for j, r := range v.Routes {
 			d.Refer(fmt.Sprintf("vips[%d].routes[%d].pool", i, j), r.Pool, "is not a pool", "", "pools", names)

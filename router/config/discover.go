@@ -92,7 +92,7 @@ func (d *decoder) discover(path string, n *node) []Discover {
 	d.NonEmptyList(path, n, func(at string, n *node) {
 		one := d.discoverFrom(at, n)
 		if slices.ContainsFunc(out, func(o Discover) bool { return o.String() == one.String() }) {
-			d.Wrong(n, at, one.String()+" is there twice", "")
+			d.Wrong(n, at, one.String()+" is there twice", "each source once")
 		}
 		out = append(out, one)
 	})
@@ -156,7 +156,7 @@ func (d *decoder) refuseOptions(path string, s *Discover) {
 		"nxdomain": names, "prefix": {DiscoverDNS, DiscoverSRV, DiscoverFile, DiscoverController},
 	} {
 		if at := document.Join(path, name); s.Kind != "" && d.Given(at) && !slices.Contains(kinds, s.Kind) {
-			d.WrongAt(d.Place(at), at, "is not for a source "+string(s.Kind), "")
+			d.WrongAt(d.Place(at), at, "is not for a source "+string(s.Kind), "without it")
 		}
 	}
 }

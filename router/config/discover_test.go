@@ -66,7 +66,7 @@ func TestDiscoverRefuses(t *testing.T) {
 		{"discover: {dns: a.test, port: 80, resolvers: [dns.test]}", "pools.p.discover.resolvers[0]"},
 		{"discover: {dns: a.test, port: 80, prefix: \"a b\"}", "is not the start of a name"},
 		{"discover: {dsn: a.test, port: 80}", "did you mean dns?"},
-		{"policy: hash", "pools.p.surrogates: is missing"},
+		{"policy: hash", "pools.p.surrogates: is missing (surrogates: [{name: ..., address: ...}])"},
 	} {
 		_, err := Parse("f", []byte(discovering(vipOf4, tt.pool)))
 		if err == nil || !strings.Contains(err.Error(), tt.want) {

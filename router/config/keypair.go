@@ -60,20 +60,12 @@ func (d *decoder) readKeyPairs(cfg *Config, now time.Time) {
 }
 
 func (d *decoder) readKeyPair(at string, k *KeyPair, now time.Time) bool {
-	for _, f := range []struct{ key, file string }{{"certificate", k.Certificate}, {"key", k.Key}} {
-		if _, err := document.ReadPEM(f.file); err != nil {
-			d.RefuseFile(document.Join(at, f.key), f.file, err)
-			return false
-		}
-	}
-	pair, err := document.ReadKeyPair(k.Certificate, k.Key)
-	if err != nil {
-		d.Refuse(document.Join(at, "certificate"), fmt.Sprintf("%q with key %q: %v", document.Clip(k.Certificate), document.Clip(k.Key), err),
-			"a PEM file with the certificate and its chain, and a PEM file with its private key")
+	pair := d.KeyPair(at, k.Certificate, k.Key)
+	if pair == nil {
 		return false
 	}
 	d.WarnTime(document.Join(at, "certificate"), pair.Leaf, now)
-	k.Pair = pair
+	k.Pair = *pair
 	return true
 }
 

@@ -116,15 +116,12 @@ func (d *decoder) zone(path string, n *node) Zone {
 
 // zones checks the zones against the pool's surrogates and sorts them by prefix length.
 func (d *decoder) zones(path string, n *node, p *Pool) {
-	names := make([]string, len(p.Surrogates))
-	for i, s := range p.Surrogates {
-		names[i] = s.Name
-	}
+	names := p.names()
 	seen := make(map[netip.Prefix]bool, len(p.Nearest))
 	for i, z := range p.Nearest {
 		at := fmt.Sprintf("%s.nearest[%d]", path, i)
-		if seen[z.Prefix] {
-			d.Wrong(n, at+".prefix", z.Prefix.String()+" is there twice", "")
+		if z.Prefix.IsValid() && seen[z.Prefix] {
+			d.Refuse(at+".prefix", z.Prefix.String()+" is there twice", "a zone for each prefix")
 		}
 		seen[z.Prefix] = true
 		for j, name := range z.Surrogates {
@@ -135,6 +132,31 @@ func (d *decoder) zones(path string, n *node, p *Pool) {
 		}
 	}
 	slices.SortStableFunc(p.Nearest, func(a, b Zone) int { return b.Prefix.Bits() - a.Prefix.Bits() })
+}
+
+// PoolNames are the names of the pools.
+func (c *Config) PoolNames() (names []string) {
+	for i := range c.Pools {
+		names = append(names, c.Pools[i].Name)
+	}
+	return names
+}
+
+// Surrogates are the names of the surrogates of all pools.
+func (c *Config) Surrogates() (names []string) {
+	for i := range c.Pools {
+		names = append(names, c.Pools[i].names()...)
+	}
+	return names
+}
+
+// names are those of the surrogates in the file.
+func (p *Pool) names() []string {
+	names := make([]string, len(p.Surrogates))
+	for i, s := range p.Surrogates {
+		names[i] = s.Name
+	}
+	return names
 }
 
 func (d *decoder) legs(path string, n *node, out *Legs) {

@@ -42,10 +42,13 @@ func (d *decoder) serverID(path string, n *node) *ServerID {
 			d.Entries(path, n, func(at, surrogate string, n *node) { s.IDs[surrogate] = d.idOfServer(at, n) })
 		}},
 	})
+	if d.Doubtful(document.Join(path, "layout")) { // which keys it has is not known
+		return s
+	}
 	d.Require(path, n, append(slices.Clone(serverIDKeys[name]), "map")...)
 	for _, k := range []string{"offset", "length", "rotation", "version"} {
 		if at := document.Join(path, k); d.Given(at) && !slices.Contains(serverIDKeys[name], k) {
-			d.WrongAt(d.Place(at), at, "is not a part of layout "+name, "")
+			d.WrongAt(d.Place(at), at, "is not a part of layout "+name, "without it")
 		}
 	}
 	if d.Err() != nil {
@@ -66,7 +69,7 @@ func (d *decoder) serverID(path string, n *node) *ServerID {
 		err = s.Layout.Check()
 	}
 	if err != nil {
-		d.Wrong(n, path, err.Error(), "")
+		d.Wrong(n, path, err.Error(), "an id that fits into the 20 bytes of a connection id")
 	}
 	return s
 }
@@ -83,7 +86,7 @@ func (d *decoder) idOfServer(path string, n *node) quic.ServerID {
 	}
 	id, err := quic.MakeServerID(b)
 	if err != nil {
-		d.Wrong(n, path, err.Error(), "")
+		d.Wrong(n, path, err.Error(), fmt.Sprintf("from 1 to %d bytes", quic.MaxServerID))
 	}
 	return id
 }
@@ -116,7 +119,7 @@ func (d *decoder) checkQUIC(cfg *Config) {
 		p.QUICOnly = vip != nil && !others[p.Name]
 		if vip == nil {
 			if at := document.Join(path, "server_id"); d.Given(at) {
-				d.WrongAt(d.Place(at), at, "is for pools of VIPs of protocol quic", "")
+				d.WrongAt(d.Place(at), at, "is for pools of VIPs of protocol quic", "without it")
 			}
 			if at := document.Join(path, "client_address"); p.Source == SourceKeep && p.ClientAddress != "" {
 				d.WrongAt(d.Place(at), at, "tells surrogates what source: keep shows them", "one of them")
@@ -158,7 +161,10 @@ func (d *decoder) checkServerIDs(path string, p *Pool) {
 	}
 	ids := document.Join(document.Join(path, "server_id"), "map")
 	var directory quic.Directory[string]
-	for _, s := range p.Surrogates {
+	for i, s := range p.Surrogates {
+		if slices.ContainsFunc(p.Surrogates[:i], func(o Surrogate) bool { return o.Name == s.Name }) {
+			continue // which is refused elsewhere
+		}
 		id, ok := p.ServerID.IDs[s.Name]
 		if !ok {
 			d.WrongAt(d.Place(ids), ids, fmt.Sprintf("lacks surrogate %q", document.Clip(s.Name)), "an id for each surrogate")
@@ -166,13 +172,13 @@ func (d *decoder) checkServerIDs(path string, p *Pool) {
 		}
 		if err := directory.Add(p.ServerID.Layout, id, s.Name); err != nil {
 			at := document.Join(ids, s.Name)
-			d.WrongAt(d.Place(at), at, err.Error(), "")
+			d.WrongAt(d.Place(at), at, err.Error(), "an id of its own, of the layout's length")
 		}
 	}
 	for name := range p.ServerID.IDs {
 		if len(p.Discover) == 0 && !slices.ContainsFunc(p.Surrogates, func(s Surrogate) bool { return s.Name == name }) {
 			at := document.Join(ids, name)
-			d.WrongAt(d.Place(at), at, fmt.Sprintf("%q is not a surrogate of this pool", document.Clip(name)), "")
+			d.WrongAt(d.Place(at), at, fmt.Sprintf("%q is not a surrogate of this pool", document.Clip(name)), document.Meant(name, p.names()))
 		}
 	}
 }

@@ -79,14 +79,14 @@ func TestRefuseQUIC(t *testing.T) {
 		"a source that is none": {replaced("source: keep", "source: client"), `f:13:13: pools.q.source: "client" is not a source (router or keep)`},
 		"a header for TCP":      {replaced("source: keep", "client_address: proxy-v2"), "f:13:21: pools.q.client_address: is for TCP, and only VIPs of protocol quic have this pool (source: keep)"},
 		"no id":                 {serverID("{offset: 1, length: 2, map: {q1: '0001'}}"), `f:14:45: pools.q.server_id.map: lacks surrogate "q2" (an id for each surrogate)`},
-		"an id too many":        {serverID("{offset: 1, length: 1, map: {q1: '01', q2: '02', q3: '03'}}"), `f:14:65: pools.q.server_id.map.q3: "q3" is not a surrogate of this pool`},
-		"one id twice":          {serverID("{offset: 1, length: 1, map: {q1: '01', q2: '01'}}"), "f:14:55: pools.q.server_id.map.q2: server id 01 is there twice"},
+		"an id too many":        {serverID("{offset: 1, length: 1, map: {q1: '01', q2: '02', q3: '03'}}"), `f:14:65: pools.q.server_id.map.q3: "q3" is not a surrogate of this pool (did you mean q1?)`},
+		"one id twice":          {serverID("{offset: 1, length: 1, map: {q1: '01', q2: '01'}}"), "f:14:55: pools.q.server_id.map.q2: server id 01 is there twice (an id of its own, of the layout's length)"},
 		"an id of another length": {serverID("{offset: 1, length: 1, map: {q1: '01', q2: '0102'}}"),
-			"f:14:55: pools.q.server_id.map.q2: server id 0102 has 2 bytes, the layout 1"},
+			"f:14:55: pools.q.server_id.map.q2: server id 0102 has 2 bytes, the layout 1 (an id of its own, of the layout's length)"},
 		"an id that is none":     {serverID("{offset: 1, length: 1, map: {q1: '01', q2: xy}}"), `f:14:59: pools.q.server_id.map.q2: "xy" is not hexadecimal (such as "0a1b")`},
-		"beyond the id":          {serverID("{offset: 19, length: 2, map: {q1: '0001', q2: '0002'}}"), "f:14:17: pools.q.server_id: server id ends behind byte 20 of the connection id"},
-		"another layout's key":   {serverID("{layout: aws, length: 8, map: {q1: '01', q2: '02'}}"), "f:14:38: pools.q.server_id.length: is not a part of layout aws"},
-		"a layout without a key": {serverID("{layout: mvfst, map: {q1: '01', q2: '02'}}"), "f:14:17: pools.q.server_id.version: is missing"},
+		"beyond the id":          {serverID("{offset: 19, length: 2, map: {q1: '0001', q2: '0002'}}"), "f:14:17: pools.q.server_id: server id ends behind byte 20 of the connection id (an id that fits into the 20 bytes of a connection id)"},
+		"another layout's key":   {serverID("{layout: aws, length: 8, map: {q1: '01', q2: '02'}}"), "f:14:38: pools.q.server_id.length: is not a part of layout aws (without it)"},
+		"a layout without a key": {serverID("{layout: mvfst, map: {q1: '01', q2: '02'}}"), "f:14:17: pools.q.server_id.version: is missing (version: a whole number from 1 to 3)"},
 	} {
 		_, err := Parse("f", []byte(tt.text))
 		if err == nil {
@@ -96,7 +96,7 @@ func TestRefuseQUIC(t *testing.T) {
 		}
 	}
 	cfg := strings.Replace(strings.Replace(both, "protocol: quic", "protocol: tls", 1), "10.9.9.9:443", "10.9.9.8:443", 1)
-	want := []string{"f:14:17: pools.q.server_id: is for pools of VIPs of protocol quic"}
+	want := []string{"f:14:17: pools.q.server_id: is for pools of VIPs of protocol quic (without it)"}
 	if _, err := Parse("f", []byte(cfg)); err == nil || err.Error() != strings.Join(want, "\n") {
 		t.Errorf("keys of QUIC without a VIP for it: %v", err)
 	}

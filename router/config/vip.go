@@ -41,9 +41,11 @@ func (d *decoder) vip(path string, n *node) VIP {
 	d.Require(path, n, "address", "routes")
 	d.checkProtocol(path, n, &v)
 	d.checkReactive(path, n, &v)
-	if v.Mode == Handoff {
+	switch {
+	case d.Doubtful(document.Join(path, "mode")): // what it needs is not known
+	case v.Mode == Handoff:
 		d.Require(path, n, "interfaces")
-	} else if v.Pipelining != "" {
+	case v.Pipelining != "":
 		d.Wrong(n, document.Join(path, "pipelining"), "is for mode handoff alone", "no pipelining: the proxy routes each request")
 	}
 	if v.Mode == Handoff && v.Pipelining == "" && !v.Protocol.Encrypted() {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"baton/document"
 	"baton/router/config"
 )
 
@@ -102,7 +103,7 @@ func find(cfg *config.Config, name string) (*config.Pool, *config.Surrogate) {
 // changed is the change of a surrogate in force, to be continued.
 func (cs Changes) changed(w *World, name string) (Change, error) {
 	if _, s := find(w.InForce, name); s == nil {
-		return Change{}, fmt.Errorf("surrogate %q: %w", name, ErrUnknown)
+		return Change{}, fmt.Errorf("surrogate %q: %w (%s)", name, ErrUnknown, document.Meant(name, w.InForce.Surrogates()))
 	}
 	c, ok := cs[name]
 	if !ok {
@@ -118,7 +119,7 @@ func (cs Changes) changed(w *World, name string) (Change, error) {
 func (cs Changes) Add(w *World, pool, name string, address netip.AddrPort, weight int) (Changes, error) {
 	i := slices.IndexFunc(w.File.Pools, func(p config.Pool) bool { return p.Name == pool })
 	if i < 0 {
-		return cs, fmt.Errorf("pool %q: %w", pool, ErrUnknown)
+		return cs, fmt.Errorf("pool %q: %w (%s)", pool, ErrUnknown, document.Meant(pool, w.File.PoolNames()))
 	}
 	p := &w.File.Pools[i]
 	s := config.Surrogate{Name: name, Address: address, Weight: weight}
@@ -202,7 +203,7 @@ func (cs Changes) Reset(names ...string) (Changes, error) {
 	out := cs
 	for _, name := range names {
 		if _, ok := cs[name]; !ok {
-			return cs, fmt.Errorf("surrogate %q is not changed by API: %w", name, ErrUnknown)
+			return cs, fmt.Errorf("surrogate %q is not changed by API: %w (%s)", name, ErrUnknown, document.Meant(name, slices.Sorted(maps.Keys(cs))))
 		}
 		out = out.with(Change{Name: name})
 	}

@@ -244,6 +244,16 @@ func TestChanges(t *testing.T) {
 	fails(ErrUnknown, func(w *World) (Changes, error) { return cs.Add(w, "wbe", "a2", at(8), 1) })
 	fails(ErrUnknown, func(w *World) (Changes, error) { return cs.Weigh(w, "a2", 1) })
 	fails(ErrConflict, func(w *World) (Changes, error) { return cs.Weigh(w, "s1", 257) })
+	for want, of := range map[string]func(w *World) (Changes, error){
+		`pool "wbe": not found (did you mean web?)`:                          func(w *World) (Changes, error) { return cs.Add(w, "wbe", "a2", at(8), 1) },
+		`surrogate "s2": not found (did you mean s1?)`:                       func(w *World) (Changes, error) { return cs.Drain(w, "s2", true) },
+		`surrogate "a2" is not changed by API: not found (did you mean a1?)`: func(*World) (Changes, error) { return cs.Reset("a2") },
+	} {
+		inForce, _ := Merge(file, sets, cs, 100)
+		if _, err := of(&World{File: file, InForce: inForce}); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
 	step("s1*5; a1*3 of api; "+found, func(w *World) (Changes, error) { return cs.Weigh(w, "s1", 5) })
 	step("s1*5; a1*4 of api; "+found, func(w *World) (Changes, error) { return cs.Weigh(w, "a1", 4) })
 	step("s1*5; a1*4 of api; web/10.2.1.2:80*2 of dns web.example.net:80", func(w *World) (Changes, error) { return cs.Weigh(w, "web/10.2.1.2:80", 2) })

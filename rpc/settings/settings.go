@@ -3,7 +3,6 @@ package settings
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"strings"
 
@@ -72,23 +71,12 @@ func (s *Settings) Read(d *document.Decoder, path string) {
 	}
 	s.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	if s.Authority != "" {
-		all, err := document.ReadCertificates(s.Authority)
-		if err != nil {
-			d.RefuseFile(document.Join(path, "authority"), s.Authority, err)
-		}
-		s.TLS.RootCAs = x509.NewCertPool()
-		for _, c := range all {
-			s.TLS.RootCAs.AddCert(c)
-		}
+		s.TLS.RootCAs = document.PoolOf(d.Authorities(document.Join(path, "authority"), s.Authority))
 	}
 	if s.Certificate != "" {
-		pair, err := document.ReadKeyPair(s.Certificate, s.Key)
-		if err != nil {
-			d.Refuse(document.Join(path, "certificate"), fmt.Sprintf("%q with key %q: %v", document.Clip(s.Certificate), document.Clip(s.Key), err),
-				"a PEM file with the certificate and its chain, and a PEM file with its private key")
-			return
+		if pair := d.KeyPair(path, s.Certificate, s.Key); pair != nil {
+			s.TLS.Certificates = []tls.Certificate{*pair}
 		}
-		s.TLS.Certificates = []tls.Certificate{pair}
 	}
 }
 

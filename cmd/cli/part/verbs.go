@@ -143,9 +143,7 @@ status is then 2. Warnings leave it at 0.`,
 			if err != nil {
 				return mended(err)
 			}
-			for _, w := range have.Warnings {
-				fmt.Fprintln(e.Err, "warning:", w)
-			}
+			cli.Warn(e.Err, have.Warnings)
 			return format.Print(e.Out, have, func(out io.Writer, _ bool) error {
 				for _, note := range have.Notes {
 					fmt.Fprintln(out, note)

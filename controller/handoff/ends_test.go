@@ -66,6 +66,22 @@ func TestFinished(t *testing.T) {
 	}
 }
 
+// TestFinishedEarly: a client may close its session before the controller has heard of the surrogate's acknowledgement.
+func TestFinishedEarly(t *testing.T) {
+	p := newPlay(t, Options{})
+	p.toRequest()
+	p.until("sent", func() bool { return len(p.net.sent()) > 0 })
+	p.say(clientAt, serviceAt, packet.FIN|packet.ACK, 178, 1000, 0)
+	p.say(serverAt, routerAt, packet.ACK, 6000, 5090, 0)
+	p.until("done", func() bool { return p.Counts().Done == 1 })
+	for _, m := range p.net.entries[3] {
+		if m.Idle == endSeconds {
+			return
+		}
+	}
+	t.Error("no entry ends soon")
+}
+
 // TestTakenLeg: a leg with the addresses of one that was handed over is refused, and the session goes on.
 func TestTakenLeg(t *testing.T) {
 	var kept []Record

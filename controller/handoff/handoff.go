@@ -45,7 +45,8 @@ type handoff struct {
 	pair   Pair
 	had    []uint64 // switches with entries that another controller has made
 
-	closing bool // the client has finished
+	closed  bool // the client has finished before the handoff was complete
+	closing bool // its entries end soon
 
 	cancel context.CancelCauseFunc
 	ready  chan struct{} // closed: the request is complete on the leg
@@ -276,6 +277,9 @@ func (m *Manager) finish(h *handoff, plan *Plan) {
 	m.o.Publish(api.TopicHandoffs, h.described())
 	m.o.Ended(h.record.Surrogate, "")
 	m.o.Keep(h.recorded())
+	if h.closed {
+		m.finished(h)
+	}
 }
 
 func (m *Manager) send(sw uint64, message openflow.Message) {

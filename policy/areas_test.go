@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"baton/policy"
+	"baton/policy/policytest"
 )
 
 func TestAreas(t *testing.T) {
@@ -71,7 +72,7 @@ func TestAreasDecideAlike(t *testing.T) {
 		s := p.State(nil, seen, randomDistances(r, p))
 		areas := s.Areas(nil, 1<<16)
 		for range 20 {
-			q := policy.Query{Client: policy.Whole(randomClient(r)), Host: []string{"", "x.test", "a.y.test", "z.test"}[r.IntN(4)], Path: fmt.Sprint("/", r.IntN(50)),
+			q := policy.Query{Client: policy.Whole(policytest.Client(r)), Host: []string{"", "x.test", "a.y.test", "z.test"}[r.IntN(4)], Path: fmt.Sprint("/", r.IntN(50)),
 				RawQuery: fmt.Sprint("id=", r.IntN(9)), Random: r.Uint64()}
 			if r.IntN(3) == 0 {
 				q.Sticky = fmt.Sprint(r.IntN(20))
@@ -108,19 +109,6 @@ func TestAreasDecideAlike(t *testing.T) {
 	}
 }
 
-func randomClient(r *rand.Rand) netip.Addr {
-	if r.IntN(4) == 0 {
-		return netip.AddrFrom16([16]byte{0x20, 1, byte(r.IntN(3)), 15: byte(r.IntN(4))})
-	}
-	return netip.AddrFrom4([4]byte{10, byte(r.IntN(3)), byte(r.IntN(4)), byte(r.IntN(256))})
-}
-
-func randomPrefix(r *rand.Rand) netip.Prefix {
-	a := randomClient(r)
-	p, _ := a.Prefix(r.IntN(a.BitLen() + 1))
-	return p
-}
-
 // randomAreas has policies whose zones overlap, with services, steering and orders of spilling.
 func randomAreas(t *testing.T, r *rand.Rand) (*policy.Policy, map[string]policy.Observed) {
 	t.Helper()
@@ -131,7 +119,7 @@ func randomAreas(t *testing.T, r *rand.Rand) (*policy.Policy, map[string]policy.
 		s := &cfg.Sites[i]
 		s.Clients = nil
 		for range r.IntN(4) {
-			if z := randomPrefix(r); !used[z] {
+			if z := policytest.Prefix(r); !used[z] {
 				used[z] = true
 				s.Clients = append(s.Clients, z)
 			}
@@ -165,7 +153,7 @@ func randomAreas(t *testing.T, r *rand.Rand) (*policy.Policy, map[string]policy.
 func randomDistances(r *rand.Rand, p *policy.Policy) []policy.Measured {
 	var out []policy.Measured
 	for range r.IntN(5) {
-		m := policy.Measured{Prefix: randomPrefix(r), Distances: make(map[string]uint32)}
+		m := policy.Measured{Prefix: policytest.Prefix(r), Distances: make(map[string]uint32)}
 		for _, site := range p.Config().Sites {
 			for _, u := range site.Surrogates {
 				if r.IntN(4) > 0 {

@@ -28,15 +28,20 @@ func (m *Manager) over(h *handoff, why string) {
 	m.o.Forget(h.id)
 }
 
-// finished has a session's entries end soon after its last packet, as its client has closed it. What still comes from the surrogate keeps them: the client
-// may have closed one direction alone. The lock is held.
+// finished takes a client's FIN, which may come before the controller has heard of the surrogate's acknowledgement. The lock is held.
 func (m *Manager) finished(h *handoff) {
-	if h.closing || h.plan == nil {
+	if h.closed || h.plan == nil {
 		return
 	}
-	h.closing = true
-	m.send(h.plan.Core, h.plan.ending(m.idleSeconds()))
+	h.closed = true
+	if h.stage == handedOver {
+		m.endSoon(h)
+	}
 }
+
+// endSoon has the entries of a session that its client has closed end soon after its last packet. What still comes from the surrogate keeps them: the client
+// may have closed one direction alone. The lock is held.
+func (m *Manager) endSoon(h *handoff) { m.send(h.plan.Core, h.plan.ending(m.idleSeconds())) }
 
 // retire ends what a session was that a new one with the same addresses has replaced. The lock is held.
 func (m *Manager) retire(s *sessions.Session) {

@@ -45,8 +45,7 @@ type handoff struct {
 	pair   Pair
 	had    []uint64 // switches with entries that another controller has made
 
-	closed  bool // the client has finished before the handoff was complete
-	closing bool // its entries end soon
+	closed bool // by the client
 
 	cancel context.CancelCauseFunc
 	ready  chan struct{} // closed: the request is complete on the leg
@@ -278,7 +277,7 @@ func (m *Manager) finish(h *handoff, plan *Plan) {
 	m.o.Ended(h.record.Surrogate, "")
 	m.o.Keep(h.recorded())
 	if h.closed {
-		m.finished(h)
+		m.endSoon(h)
 	}
 }
 

@@ -292,7 +292,7 @@ func (m *Manager) ofClient(seen sessions.Seen, f packet.Frame) (pass bool) {
 		m.fail(h, failure{"router-reset", "the request router has reset the session"})
 		return true
 	case h.stage >= committing && flags.Has(packet.FIN) && !seen.Back:
-		h.closed = true // it has its answer already, of which the controller has not heard yet
+		m.finished(h)
 	}
 	return false // the client repeats its packets; the router's belong nowhere
 }

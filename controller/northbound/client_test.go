@@ -224,10 +224,10 @@ func TestFollowersLeaveWhoIsNoMaster(t *testing.T) {
 	first.Dismiss("this controller is not the master any more")
 	eventually(t, "it follows the second", func() bool { return second.hub.Watched(api.TopicDistances) })
 	if _, code, text := looks.call("subscribe", `{"topics":["distances"]}`); code != api.ControllerUnavailable || !strings.Contains(text, "b is") {
-		t.Errorf("distances of who is not the master: %d %s", code, text)
+		t.Errorf("distances from a controller that is not the master: %d %s", code, text)
 	}
 	if first.hub.Watched(api.TopicDistances) || !first.hub.Watched(api.TopicSurrogates) {
-		t.Error("who looks on follows something else")
+		t.Error("the operator's subscriptions have changed")
 	}
 }
 

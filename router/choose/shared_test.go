@@ -10,6 +10,7 @@ import (
 
 	"baton/packet/hello"
 	"baton/policy"
+	"baton/policy/policytest"
 	"baton/router/config"
 	"baton/router/head"
 )
@@ -142,7 +143,7 @@ func TestSharedIsThePolicy(t *testing.T) {
 	for range 1500 {
 		pool := sharedPool(t, randomShared(r))
 		for range r.IntN(4) {
-			z := config.Zone{Prefix: randomPrefix(r)}
+			z := config.Zone{Prefix: policytest.Prefix(r)}
 			for _, i := range r.Perm(len(pool.Surrogates)) {
 				z.Surrogates = append(z.Surrogates, pool.Surrogates[i].Name)
 			}
@@ -157,7 +158,7 @@ func TestSharedIsThePolicy(t *testing.T) {
 		s := NewShared(pool, pool.Shared.Policy, nil, func(name string) Seen { return states[name] })
 		tables := s.Tables()
 		for range 20 {
-			q := policy.Query{Client: policy.Whole(randomAddr(r)), Host: []string{"x.test", "z.test"}[r.IntN(2)], Path: fmt.Sprint("/", r.IntN(99)), RawQuery: fmt.Sprint("id=", r.IntN(9)), Random: r.Uint64()}
+			q := policy.Query{Client: policy.Whole(policytest.Client(r)), Host: []string{"x.test", "z.test"}[r.IntN(2)], Path: fmt.Sprint("/", r.IntN(99)), RawQuery: fmt.Sprint("id=", r.IntN(9)), Random: r.Uint64()}
 			d := s.State.Explain(&q)
 			want, ok := s.First(&d, nil)
 			if ok != (len(d.Choices) > 0) || ok && "near/"+d.Choices[0].Surrogate.Name != pool.Surrogates[want].Name {
@@ -197,19 +198,6 @@ func TestSharedIsThePolicy(t *testing.T) {
 	}
 }
 
-func randomAddr(r *rand.Rand) netip.Addr {
-	if r.IntN(4) == 0 {
-		return netip.AddrFrom16([16]byte{0x20, 1, byte(r.IntN(3)), 15: byte(r.IntN(4))})
-	}
-	return netip.AddrFrom4([4]byte{10, byte(r.IntN(3)), byte(r.IntN(4)), byte(r.IntN(256))})
-}
-
-func randomPrefix(r *rand.Rand) netip.Prefix {
-	a := randomAddr(r)
-	p, _ := a.Prefix(r.IntN(a.BitLen() + 1))
-	return p
-}
-
 func randomShared(r *rand.Rand) policy.Config {
 	spreads := []policy.Spread{policy.ByObject, policy.ByClient, policy.ByKey, policy.ByWeight, policy.ByNearest, policy.ByLoad}
 	cfg := policy.Config{Rules: policy.Rules{Spread: spreads[r.IntN(len(spreads))], Query: []string{"id"}, Dispersion: r.IntN(3)}}
@@ -220,7 +208,7 @@ func randomShared(r *rand.Rand) policy.Config {
 			s.Surrogates = append(s.Surrogates, policy.Surrogate{Name: fmt.Sprintf("s%d-%d", i, j), Weight: 1 + r.IntN(4), Capacity: r.IntN(2) * 8})
 		}
 		for range r.IntN(3) {
-			if z := randomPrefix(r); !used[z] {
+			if z := policytest.Prefix(r); !used[z] {
 				used[z] = true
 				s.Clients = append(s.Clients, z)
 			}

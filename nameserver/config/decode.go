@@ -236,7 +236,7 @@ func check(doc *document.Decoder, cfg *Config) {
 	d.checkServices(cfg)
 	d.checkSources(cfg)
 	if cfg.TCP.PerNetwork > cfg.TCP.Connections && d.Given("tcp.per_network") {
-		d.Refuse("tcp.per_network", fmt.Sprintf("%d is above the %d connections in all", cfg.TCP.PerNetwork, cfg.TCP.Connections), "per_network at most connections")
+		d.Refuse("tcp.per_network", fmt.Sprintf("%d is above the %d connections in total", cfg.TCP.PerNetwork, cfg.TCP.Connections), "per_network at most connections")
 	}
 	if cfg.Limits.Rate == 0 && d.Given("limits") {
 		d.Warn(d.Place("limits"), "limits", "is none: strangers may have this server send answers to others (reflection)")

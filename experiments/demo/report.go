@@ -116,7 +116,7 @@ func (r *Report) Text(out io.Writer) {
 	p("\nrouter.yaml\n\n%s", indent(r.Config))
 	p("\nhttp://%s at one address, %s, mode handoff; medians of curl's times\n\n", site, handoffVIP)
 	r.handoffs(out)
-	p("\nOne connection, requests for both pools: ")
+	p("\nOne connection, both pools: ")
 	for i, s := range r.Connection.Surrogates {
 		p("%s from %s%s", r.Connection.Paths[i], s, map[bool]string{true: "\n", false: ", "}[i == len(r.Connection.Surrogates)-1])
 	}

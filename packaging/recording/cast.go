@@ -69,7 +69,7 @@ const (
 	longest   = 500 * time.Millisecond  // between two lines while the demo works
 	paragraph = 800 * time.Millisecond  // each part of the report
 	line      = 70 * time.Millisecond   // and each line of it
-	part      = 26                      // lines that come at once, at most
+	part      = 28                      // lines that come at once, at most
 )
 
 // What differs from machine to machine and from run to run is made the same.
@@ -95,7 +95,7 @@ func edit(c cast) (cast, error) {
 		out.events = append(out.events, event{now, text})
 		now += then
 	}
-	show("\x1b[1m# bin/baton-lab demo\x1b[0m\n", opening)
+	show("\x1b[?25l\x1b[1m# bin/baton-lab demo\x1b[0m\n", opening) // no cursor; bold
 	lines := c.lines()
 	start := slices.IndexFunc(lines, func(e event) bool { return strings.HasPrefix(e.text, "Linux ") })
 	if start < 1 || !allHold.MatchString(lines[len(lines)-1].text) {
@@ -131,7 +131,7 @@ func (c cast) lines() []event {
 	return all
 }
 
-// paragraphs puts lines together up to a blank one, but no more than a screen has.
+// paragraphs puts lines together up to a blank one that no table or drawing follows, but no more than a screen has.
 func paragraphs(lines []event) []string {
 	var (
 		all  []string
@@ -141,8 +141,9 @@ func paragraphs(lines []event) []string {
 	for i, e := range lines {
 		text.WriteString(e.text)
 		n++
-		blank := strings.TrimSpace(e.text) == ""
-		if blank && n > 1 || n == part || i == len(lines)-1 {
+		final := i == len(lines)-1
+		ends := n > 1 && strings.TrimSpace(e.text) == "" && !final && !strings.HasPrefix(lines[i+1].text, "  ")
+		if ends || n == part || final {
 			all = append(all, text.String())
 			text.Reset()
 			n = 0

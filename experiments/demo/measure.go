@@ -137,7 +137,7 @@ func (d *demo) checkRow(r request, row Row) {
 		d.report.check(false, "%s is answered right: %s", r.path, wrong)
 		return
 	}
-	d.report.check(true, "%s: %d answers of %d bytes from pool %s; %d compared with the file by SHA-256",
+	d.report.check(true, "%s: %d answers of %d bytes from pool %s; %d compared by SHA-256",
 		r.path, requests, r.size(), r.pool, hashed)
 }
 

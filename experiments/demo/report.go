@@ -122,11 +122,11 @@ func (r *Report) Text(out io.Writer) {
 	}
 	p("\nHTTPS and HTTP/3 at the same address, by the name in the client's hello; surrogates have the keys\n\n")
 	r.secure(out)
-	p("\nThe same requests by other ways; × direct; processor time of the router's process\n\n")
+	p("\nThe same requests in four ways: median and × direct; processor time of the router's process\n\n")
 	r.ways(out)
 	k := r.Kernel
 	p("\nIn the kernel: %d connections handed off (%d moved on in between), %d server legs taken back,\n", k.Handoffs, k.Moved, k.Recycled)
-	p("%d packets translated there (of up to 64 KiB each), %d seen by user space, %d connections proxied\n\n", k.Translated, k.Upcalls, k.Proxied)
+	p("%d packets translated there (up to 64 KiB each), %d seen by user space, %d connections proxied\n\n", k.Translated, k.Upcalls, k.Proxied)
 	for _, c := range r.Checks {
 		p("%s  %s\n", map[bool]string{true: "ok    ", false: "FAILED"}[c.OK], c.Text)
 	}

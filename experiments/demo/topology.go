@@ -205,10 +205,10 @@ frontend vip
 // drawing is the topology for people.
 func drawing() string {
 	return fmt.Sprintf(`client %s ──── router ─┬── s1 %s  pool video
-                           ├── s2 %s  pool video
-                           └── s3 %s  pool default
-             on the router: %s baton, handoff; port 443 by name, TCP and UDP
-                            %s baton, redirect
-                            %s haproxy
+                             ├── s2 %s  pool video
+                             └── s3 %s  pool default
+               on the router: %s baton, handoff; port 443 by name, TCP and UDP
+                              %s baton, redirect
+                              %s haproxy
 `, clientAddress, address(1), address(2), address(3), handoffVIP, redirectVIP, haproxyVIP)
 }

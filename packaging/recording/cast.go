@@ -105,6 +105,7 @@ func edit(c cast) (cast, error) {
 	for i, e := range progress {
 		show(e.text, min(lines[i+1].at-e.at, longest))
 	}
+	report[len(report)-1].text = strings.TrimSpace(report[len(report)-1].text) // no empty line below
 	for _, text := range paragraphs(report) {
 		show(text, paragraph+time.Duration(strings.Count(text, "\n"))*line)
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,7 +16,7 @@ import (
 // The size of the screen, in characters. The report's last tables and its checks fit in.
 const (
 	columns = 100
-	rows    = 41
+	rows    = 39
 )
 
 // hold is how long the last picture stays before the recording starts again, in milliseconds.
@@ -24,26 +25,30 @@ const hold = 15000
 const tools = "bin/recording/bin/"
 
 func main() {
-	if len(os.Args) != 3 {
+	raw := flag.String("raw", "", "edit and render this recording of asciinema's instead of a new one")
+	flag.Parse()
+	if flag.NArg() != 2 {
 		fmt.Fprintln(os.Stderr, "recording: CAST and SVG are missing; for example: go run ./packaging/recording docs/demo.cast docs/demo.svg")
 		os.Exit(2)
 	}
-	if err := record(os.Args[1], os.Args[2]); err != nil {
+	if err := write(*raw, flag.Arg(0), flag.Arg(1)); err != nil {
 		fmt.Fprintln(os.Stderr, "recording:", err)
 		os.Exit(1)
 	}
 }
 
-// record writes both files, or neither if the demo fails.
-func record(castFile, svgFile string) error {
+// write writes both files, or neither if the demo fails.
+func write(raw, castFile, svgFile string) error {
 	folder, err := os.MkdirTemp("", "baton-recording-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(folder)
-	raw, edited, svg := filepath.Join(folder, "raw.cast"), filepath.Join(folder, "demo.cast"), filepath.Join(folder, "demo.svg")
-	if err := run(tools+"asciinema", "rec", "--quiet", "--cols", strconv.Itoa(columns), "--rows", strconv.Itoa(rows), "--command", "bin/baton-lab demo", raw); err != nil {
-		return err
+	if raw == "" {
+		raw = filepath.Join(folder, "raw.cast")
+		if err := run(tools+"asciinema", "rec", "--quiet", "--cols", strconv.Itoa(columns), "--rows", strconv.Itoa(rows), "--command", "bin/baton-lab demo", raw); err != nil {
+			return err
+		}
 	}
 	b, err := os.ReadFile(raw)
 	if err != nil {
@@ -56,28 +61,31 @@ func record(castFile, svgFile string) error {
 	if c, err = edit(c); err != nil {
 		return err
 	}
-	cast := c.bytes()
-	if err := os.WriteFile(edited, cast, 0o644); err != nil {
-		return err
-	}
-	if err := run(tools+"termtosvg", "render", edited, svg, "--template", "packaging/recording/template.svg", "--loop-delay", strconv.Itoa(hold)); err != nil {
-		return err
-	}
-	picture, err := os.ReadFile(svg)
+	picture, err := render(folder, c)
 	if err != nil {
 		return err
 	}
-	if picture, err = withStill(picture); err != nil {
-		return err
+	return errors.Join(os.WriteFile(castFile, c.bytes(), 0o644), os.WriteFile(svgFile, picture, 0o644))
+}
+
+func render(folder string, c cast) ([]byte, error) {
+	edited, svg := filepath.Join(folder, "demo.cast"), filepath.Join(folder, "demo.svg")
+	if err := os.WriteFile(edited, c.bytes(), 0o644); err != nil {
+		return nil, err
 	}
-	return errors.Join(os.WriteFile(castFile, cast, 0o644), os.WriteFile(svgFile, picture, 0o644))
+	if err := run(tools+"termtosvg", "render", edited, svg, "--template", "packaging/recording/template.svg", "--loop-delay", strconv.Itoa(hold)); err != nil {
+		return nil, err
+	}
+	picture, err := os.ReadFile(svg)
+	if err != nil {
+		return nil, err
+	}
+	return withStill(picture)
 }
 
 func run(program string, args ...string) error {
-	c := exec.Command(program, args...)
-	c.Stdout, c.Stderr = os.Stdout, os.Stderr
-	if err := c.Run(); err != nil {
-		return fmt.Errorf("%s %s: %w (packaging/python.sh recording installs it)", program, args[0], err)
+	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w (packaging/python.sh recording installs it)\n%s", program, args[0], err, out)
 	}
 	return nil
 }

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func report(lines ...string) string {
+	return strings.ReplaceAll("\nLinux 6.18.44-x, 2 processors\n\n"+strings.Join(lines, "\n")+"\n", "\n", "\r\n")
+}
+
+func TestEdit(t *testing.T) {
+	c := cast{header: header{2, columns, rows, "a title"}, events: []event{
+		{0, "building\r\nhash"},
+		{100 * time.Millisecond, "ing\r\n"},
+		{time.Minute, "one connection\r\n" + report("router.yaml", "", "  state: /tmp/x/baton-lab/baton-12-ab-1/bpf", "  a:   ", "", "ok  it", "", "all 1 checks hold")},
+	}}
+	got, err := edit(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text []string
+	for _, e := range got.events {
+		text = append(text, fmt.Sprintf("%v %s", e.at, strings.ReplaceAll(e.text, "\r\n", "|")))
+	}
+	want := []string{
+		"0s \x1b[?25l\x1b[1m# bin/baton-lab demo\x1b[0m|",
+		"1.2s building|",
+		"1.3s hashing|", // the next line is a minute later
+		"1.8s one connection|",
+		"1.8s |Linux 6.18, 2 processors||",
+		"2.81s router.yaml||  state: /tmp/baton-lab/demo/bpf|  a:||",
+		"3.96s ok  it||",
+		"4.9s all 1 checks hold",
+	}
+	if !slices.Equal(text, want) {
+		t.Errorf("edited:\n%s\nwant:\n%s", strings.Join(text, "\n"), strings.Join(want, "\n"))
+	}
+	back, err := parse(got.bytes())
+	if err != nil || len(back.events) != len(got.events) || back.events[5].text != got.events[5].text {
+		t.Errorf("read back: %v, %d events, want %d", err, len(back.events), len(got.events))
+	}
+}
+
+func TestEditCutsLongParagraphs(t *testing.T) {
+	long := slices.Repeat([]string{"  line"}, 2*part+3)
+	got, err := edit(cast{events: []event{{0, "x\r\n" + report(append(long, "", "all 2 checks hold")...)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, e := range got.events {
+		if lines := strings.Count(e.text, "\n"); lines > part {
+			t.Errorf("%d lines come at once, want %d at most", lines, part)
+		}
+		n += strings.Count(e.text, "  line")
+	}
+	if n != len(long) {
+		t.Errorf("%d of %d lines are left", n, len(long))
+	}
+}
+
+// TestEditRefuses recordings that nobody should see.
+func TestEditRefuses(t *testing.T) {
+	for name, text := range map[string]string{
+		"empty": "", "no report": "building\r\n", "failed check": report("FAILED  it", "", "1 of 2 checks failed"), "error": "building\r\nError: no nginx\r\n",
+	} {
+		if _, err := edit(cast{events: []event{{0, text}}}); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	for name, text := range map[string]string{"no header": "[0,\"o\",\"x\"]", "version": `{"version":3}`, "event": "{\"version\":2}\nx"} {
+		if _, err := parse([]byte(text)); err == nil {
+			t.Errorf("parse %s: no error", name)
+		}
+	}
+}
+
+// picture is the part of docs/demo.svg that is compared.
+type picture struct {
+	Groups []group `xml:"g"`
+	Defs   []group `xml:"defs>g"`
+}
+
+type group struct {
+	ID        string   `xml:"id,attr"`
+	Transform string   `xml:"transform,attr"`
+	Groups    []group  `xml:"g"`
+	Text      []string `xml:"text"`
+	Use       []struct {
+		Line string `xml:"href,attr"`
+	} `xml:"use"`
+}
+
+// TestPicture: docs/demo.svg ends as docs/demo.cast does, shows that end where nothing moves, and loads nothing.
+func TestPicture(t *testing.T) {
+	svg, err := os.ReadFile("../../docs/demo.svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile("../../docs/demo.cast")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := parse(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var root struct {
+		Screen picture `xml:"svg"`
+	}
+	if err := xml.Unmarshal(svg, &root); err != nil {
+		t.Fatal(err)
+	}
+	lines := make(map[string]string)
+	for _, g := range root.Screen.Defs {
+		lines["#"+g.ID] = strings.TrimRight(strings.Join(g.Text, ""), " ")
+	}
+	if len(root.Screen.Groups) != 1 || len(root.Screen.Groups[0].Groups) < 10 {
+		t.Fatalf("docs/demo.svg has no frames: %+v", root.Screen.Groups)
+	}
+	view := root.Screen.Groups[0]
+	var got []string
+	for _, u := range view.Groups[len(view.Groups)-1].Use {
+		got = append(got, lines[u.Line])
+	}
+	all := ""
+	for _, e := range c.events {
+		all += e.text
+	}
+	want := strings.Split(all, "\r\n")
+	want = want[max(0, len(want)-rows):]
+	want = slices.DeleteFunc(want, func(s string) bool { return s == "" })
+	got = slices.DeleteFunc(got, func(s string) bool { return s == "" })
+	if !slices.Equal(got, want) {
+		t.Errorf("docs/demo.svg ends in\n%s\n\nbut docs/demo.cast in\n%s\n\n(make recording makes both anew)", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if at := last.FindSubmatch(svg); at == nil || view.Transform != fmt.Sprintf("translate(0 %s)", at[1]) {
+		t.Errorf("without animation the picture is at %q, want the last of the animation, %s", view.Transform, at)
+	}
+	if len(svg) > 400_000 {
+		t.Errorf("docs/demo.svg has %d bytes, 400000 at most", len(svg))
+	}
+	if found := regexp.MustCompile(`(?i)<script|<image|@import|url\(|\bon\w+=|href="[^#]`).FindAll(svg, -1); found != nil {
+		t.Errorf("docs/demo.svg loads or runs something: %q", found)
+	}
+	for _, file := range [][]byte{svg, b} {
+		if found := regexp.MustCompile(`/(root|home|work|usr)/\S*|baton-\d+-\w+|Linux \d+\.\d+[.-]`).FindAll(bytes.ToValidUTF8(file, nil), -1); found != nil {
+			t.Errorf("the recording names this machine: %q", found)
+		}
+	}
+}

@@ -40,9 +40,9 @@ package: ## dist/: deb and rpm for amd64 and arm64, images, bill of materials, l
 demo: deps build ## real clients and servers in namespaces: results, times, byte-exact checks (root)
 	bin/baton-lab demo
 
-recording: deps build ## docs/demo.cast and docs/demo.svg: the demo, recorded (root)
+recording: deps build ## docs/demo.svg, docs/demo.cast and docs/results/demo.txt: the demo, recorded (root)
 	@packaging/python.sh recording
-	$(GO) run ./packaging/recording docs/demo.cast docs/demo.svg
+	$(GO) run ./packaging/recording docs/demo.cast docs/demo.svg docs/results/demo.txt
 
 test: ## dependencies, build, lint and all rings of tests (root for rings 3 and 4)
 	@packaging/deps.sh || [ "$$(id -u)" != 0 ]

@@ -105,7 +105,7 @@ func TestRecordingIsOfThisProgram(t *testing.T) {
 		t.Fatalf("docs/demo.cast has no report:\n%s", text)
 	}
 	if diff := cmp.Diff(stable(strings.TrimSuffix(report.String(), "\n")), stable(text[start:])); diff != "" {
-		t.Errorf("docs/demo.cast is not what the demo prints (make recording makes it anew; -program +recording):\n%s", diff)
+		t.Errorf("docs/demo.cast is not what the demo prints (make recording makes it again; -program +recording):\n%s", diff)
 	}
 	for line := range strings.Lines(report.String() + text) {
 		if line = strings.TrimRight(line, " \n"); utf8.RuneCountInString(line) > recordedColumns {
@@ -137,12 +137,12 @@ func TestRecordingHasTheProgress(t *testing.T) {
 			}
 		}
 		if !known {
-			t.Errorf("docs/demo.cast has a line that the demo does not print: %q (make recording makes it anew)", line)
+			t.Errorf("docs/demo.cast has a line that the demo does not print: %q (make recording makes it again)", line)
 		}
 	}
 	for _, format := range want {
 		if !seen[format] {
-			t.Errorf("docs/demo.cast lacks the line %q (make recording makes it anew)", format)
+			t.Errorf("docs/demo.cast lacks the line %q (make recording makes it again)", format)
 		}
 	}
 	if len(want) < 5 {

@@ -63,6 +63,17 @@ func (c cast) bytes() []byte {
 	return b.Bytes()
 }
 
+var escape = regexp.MustCompile("\x1b\\[[?\\d]*[a-z]")
+
+// text is what is on the screen in the end, and above it.
+func (c cast) text() string {
+	var b strings.Builder
+	for _, e := range c.events {
+		b.WriteString(e.text)
+	}
+	return escape.ReplaceAllString(strings.ReplaceAll(b.String(), "\r\n", "\n"), "") + "\n"
+}
+
 // What is read at which speed.
 const (
 	opening   = 1200 * time.Millisecond // the command

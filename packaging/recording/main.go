@@ -27,18 +27,18 @@ const tools = "bin/recording/bin/"
 func main() {
 	raw := flag.String("raw", "", "edit and render this recording of asciinema's instead of a new one")
 	flag.Parse()
-	if flag.NArg() != 2 {
-		fmt.Fprintln(os.Stderr, "recording: CAST and SVG are missing; for example: go run ./packaging/recording docs/demo.cast docs/demo.svg")
+	if flag.NArg() != 3 {
+		fmt.Fprintln(os.Stderr, "recording: CAST, SVG and TEXT are missing; for example: go run ./packaging/recording docs/demo.cast docs/demo.svg docs/results/demo.txt")
 		os.Exit(2)
 	}
-	if err := write(*raw, flag.Arg(0), flag.Arg(1)); err != nil {
+	if err := write(*raw, flag.Arg(0), flag.Arg(1), flag.Arg(2)); err != nil {
 		fmt.Fprintln(os.Stderr, "recording:", err)
 		os.Exit(1)
 	}
 }
 
-// write writes both files, or neither if the demo fails.
-func write(raw, castFile, svgFile string) error {
+// write writes the files, or none if the demo fails.
+func write(raw, castFile, svgFile, textFile string) error {
 	folder, err := os.MkdirTemp("", "baton-recording-")
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func write(raw, castFile, svgFile string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(castFile, c.bytes(), 0o644), os.WriteFile(svgFile, picture, 0o644))
+	return errors.Join(os.WriteFile(castFile, c.bytes(), 0o644), os.WriteFile(svgFile, picture, 0o644), os.WriteFile(textFile, []byte(c.text()), 0o644))
 }
 
 func render(folder string, c cast) ([]byte, error) {

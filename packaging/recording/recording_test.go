@@ -99,8 +99,8 @@ type group struct {
 	} `xml:"use"`
 }
 
-// TestPicture: docs/demo.svg ends as docs/demo.cast does, shows that end where nothing moves, and loads nothing.
-func TestPicture(t *testing.T) {
+// TestRecording: docs/demo.svg ends as docs/demo.cast does, shows that end where nothing moves, and loads nothing.
+func TestRecording(t *testing.T) {
 	svg, err := os.ReadFile("../../docs/demo.svg")
 	if err != nil {
 		t.Fatal(err)
@@ -119,6 +119,13 @@ func TestPicture(t *testing.T) {
 	if err := xml.Unmarshal(svg, &root); err != nil {
 		t.Fatal(err)
 	}
+	text, err := os.ReadFile("../../docs/results/demo.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(text) != c.text() {
+		t.Error("docs/results/demo.txt is not the text of docs/demo.cast (make recording makes both again)")
+	}
 	lines := make(map[string]string)
 	for _, g := range root.Screen.Defs {
 		lines["#"+g.ID] = strings.TrimRight(strings.Join(g.Text, ""), " ")
@@ -131,16 +138,12 @@ func TestPicture(t *testing.T) {
 	for _, u := range view.Groups[len(view.Groups)-1].Use {
 		got = append(got, lines[u.Line])
 	}
-	all := ""
-	for _, e := range c.events {
-		all += e.text
-	}
-	want := strings.Split(all, "\r\n")
+	want := strings.Split(strings.TrimSuffix(c.text(), "\n"), "\n")
 	want = want[max(0, len(want)-rows):]
 	want = slices.DeleteFunc(want, func(s string) bool { return s == "" })
 	got = slices.DeleteFunc(got, func(s string) bool { return s == "" })
 	if !slices.Equal(got, want) {
-		t.Errorf("docs/demo.svg ends in\n%s\n\nbut docs/demo.cast in\n%s\n\n(make recording makes both anew)", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("docs/demo.svg ends in\n%s\n\nbut docs/demo.cast in\n%s\n\n(make recording makes both again)", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	if at := last.FindSubmatch(svg); at == nil || view.Transform != fmt.Sprintf("translate(0 %s)", at[1]) {
 		t.Errorf("without animation the picture is at %q, want the last of the animation, %s", view.Transform, at)
@@ -151,7 +154,7 @@ func TestPicture(t *testing.T) {
 	if found := regexp.MustCompile(`(?i)<script|<image|@import|url\(|\bon\w+=|href="[^#]`).FindAll(svg, -1); found != nil {
 		t.Errorf("docs/demo.svg loads or runs something: %q", found)
 	}
-	for _, file := range [][]byte{svg, b} {
+	for _, file := range [][]byte{svg, b, text} {
 		if found := regexp.MustCompile(`/(root|home|work|usr)/\S*|baton-\d+-\w+|Linux \d+\.\d+[.-]`).FindAll(bytes.ToValidUTF8(file, nil), -1); found != nil {
 			t.Errorf("the recording names this machine: %q", found)
 		}

@@ -3,14 +3,17 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"syscall"
 )
 
 // The size of the screen, in characters. The report's last tables and its checks fit in.
@@ -31,14 +34,16 @@ func main() {
 		fmt.Fprintln(os.Stderr, "recording: CAST, SVG and TEXT are missing; for example: go run ./packaging/recording docs/demo.cast docs/demo.svg docs/results/demo.txt")
 		os.Exit(2)
 	}
-	if err := write(*raw, flag.Arg(0), flag.Arg(1), flag.Arg(2)); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := write(ctx, *raw, flag.Arg(0), flag.Arg(1), flag.Arg(2)); err != nil {
 		fmt.Fprintln(os.Stderr, "recording:", err)
 		os.Exit(1)
 	}
 }
 
 // write writes the files, or none if the demo fails.
-func write(raw, castFile, svgFile, textFile string) error {
+func write(ctx context.Context, raw, castFile, svgFile, textFile string) error {
 	folder, err := os.MkdirTemp("", "baton-recording-")
 	if err != nil {
 		return err
@@ -46,7 +51,7 @@ func write(raw, castFile, svgFile, textFile string) error {
 	defer os.RemoveAll(folder)
 	if raw == "" {
 		raw = filepath.Join(folder, "raw.cast")
-		if err := run(tools+"asciinema", "rec", "--quiet", "--cols", strconv.Itoa(columns), "--rows", strconv.Itoa(rows), "--command", "bin/baton-lab demo", raw); err != nil {
+		if err := run(ctx, tools+"asciinema", "rec", "--quiet", "--cols", strconv.Itoa(columns), "--rows", strconv.Itoa(rows), "--command", "bin/baton-lab demo", raw); err != nil {
 			return err
 		}
 	}
@@ -61,19 +66,19 @@ func write(raw, castFile, svgFile, textFile string) error {
 	if c, err = edit(c); err != nil {
 		return err
 	}
-	picture, err := render(folder, c)
+	picture, err := render(ctx, folder, c)
 	if err != nil {
 		return err
 	}
 	return errors.Join(os.WriteFile(castFile, c.bytes(), 0o644), os.WriteFile(svgFile, picture, 0o644), os.WriteFile(textFile, []byte(c.text()), 0o644))
 }
 
-func render(folder string, c cast) ([]byte, error) {
+func render(ctx context.Context, folder string, c cast) ([]byte, error) {
 	edited, svg := filepath.Join(folder, "demo.cast"), filepath.Join(folder, "demo.svg")
 	if err := os.WriteFile(edited, c.bytes(), 0o644); err != nil {
 		return nil, err
 	}
-	if err := run(tools+"termtosvg", "render", edited, svg, "--template", "packaging/recording/template.svg", "--loop-delay", strconv.Itoa(hold)); err != nil {
+	if err := run(ctx, tools+"termtosvg", "render", edited, svg, "--template", "packaging/recording/template.svg", "--loop-delay", strconv.Itoa(hold)); err != nil {
 		return nil, err
 	}
 	picture, err := os.ReadFile(svg)
@@ -83,8 +88,14 @@ func render(folder string, c cast) ([]byte, error) {
 	return withStill(picture)
 }
 
-func run(program string, args ...string) error {
-	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
+func run(ctx context.Context, program string, args ...string) error {
+	c := exec.CommandContext(ctx, program, args...)
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+	out, err := c.CombinedOutput()
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
 		return fmt.Errorf("%s %s: %w (packaging/python.sh recording installs it)\n%s", program, args[0], err, out)
 	}
 	return nil

@@ -32,12 +32,11 @@ func (w *walk) machine(h *lab.Host) *machine {
 own=$1 home=$2 tools=$3
 mount --bind "$home" /root
 mount -t tmpfs none "$own"
-for f in hosts resolv.conf nsswitch.conf; do : >"$own/$f"; mount --bind /etc/$f "$own/$f"; done
 for folder in etc usr/local var srv; do
 	mkdir -p "$own/$folder/upper" "$own/$folder/work"
+	[ $folder != etc ] || cp /etc/hosts /etc/resolv.conf /etc/nsswitch.conf "$own/etc/upper"
 	mount -t overlay none -o lowerdir=/$folder,upperdir="$own/$folder/upper",workdir="$own/$folder/work" /$folder
 done
-for f in hosts resolv.conf nsswitch.conf; do mount --bind "$own/$f" /etc/$f; done
 rm -rf /etc/baton /var/lib/baton /usr/local/bin/baton /usr/local/bin/baton-cdn
 ln -s "$tools/baton" "$tools/baton-cdn" /usr/local/bin/
 mount -t tmpfs none /run

@@ -2,6 +2,7 @@
 package tutorials_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -42,7 +43,9 @@ func tools(t *testing.T) string {
 		if programs.err = os.Chmod(programs.dir, 0o755); programs.err != nil {
 			return
 		}
-		out, err := exec.Command("go", "build", "-p", "1", "-o", programs.dir+"/", "baton/cmd/baton", "baton/cmd/baton-cdn").CombinedOutput()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		out, err := exec.CommandContext(ctx, "go", "build", "-p", "1", "-o", programs.dir+"/", "baton/cmd/baton", "baton/cmd/baton-cdn").CombinedOutput()
 		if err != nil {
 			programs.err = fmt.Errorf("%w\n%s", err, out)
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -37,10 +38,15 @@ func TestMain(m *testing.M) {
 func tools(t *testing.T) string {
 	t.Helper()
 	programs.once.Do(func() {
-		if programs.dir, programs.err = os.MkdirTemp("", "baton-tutorials-"); programs.err != nil {
-			return
+		const prefix = "baton-tutorials-"
+		left, _ := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*"))
+		for _, dir := range left { // of tests that were killed
+			if _, err := os.Stat("/proc/" + strings.TrimPrefix(filepath.Base(dir), prefix)); err != nil {
+				os.RemoveAll(dir)
+			}
 		}
-		if programs.err = os.Chmod(programs.dir, 0o755); programs.err != nil {
+		programs.dir = filepath.Join(os.TempDir(), prefix+strconv.Itoa(os.Getpid()))
+		if programs.err = os.MkdirAll(programs.dir, 0o755); programs.err != nil {
 			return
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

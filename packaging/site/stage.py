@@ -142,7 +142,7 @@ def main():
     shutil.rmtree(stage.target, ignore_errors=True)
     stage.add("README.md")
     for f in sorted(stage.files):
-        if f.startswith("docs/"):
+        if f.startswith("docs/") and not f.startswith("docs/tutorials/testdata/") and not f.endswith("_test.go"):
             stage.add(f)
     for folder in ("examples", "docs/results", "docs/decisions"):
         stage.add(folder)

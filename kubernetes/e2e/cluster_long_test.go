@@ -73,7 +73,7 @@ func newCluster(t *testing.T, l *lab.Lab, h *lab.Host) *cluster {
 	private := write("sa.key", string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})))
 	tokens := write("tokens.csv", adminToken+",admin,1,system:masters\n"+routerToken+",system:serviceaccount:baton-system:baton-router,2,\"system:serviceaccounts,system:authenticated\"\n")
 	server, err := h.Start(lab.Program{Path: program, Name: "kube-apiserver", Args: []string{
-		"--etcd-servers", strings.Join(etcd.Endpoints(), ","), "--cert-dir", dir, "--bind-address", "127.0.0.1", "--secure-port", "6443",
+		"--etcd-servers", strings.Join(etcd.Endpoints(), ","), "--cert-dir", dir, "--bind-address", "127.0.0.1", "--advertise-address", node, "--secure-port", "6443",
 		"--authorization-mode", "RBAC", "--token-auth-file", tokens, "--service-cluster-ip-range", "10.96.0.0/16",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", private, "--service-account-signing-key-file", private,
 		"--disable-admission-plugins", "ServiceAccount", "--endpoint-reconciler-type", "none",

@@ -67,7 +67,7 @@ func TestConformanceData(t *testing.T) {
 		{"httproute-invalid-cross-namespace-backend-ref", []want{{"HTTPRoute", "invalid-cross-namespace-backend-ref", "ResolvedRefs", "False RefNotPermitted"}}},
 		{"httproute-invalid-parentref-not-matching-section-name", []want{{"HTTPRoute", "httproute-listener-not-matching-section-name", "Accepted", "False NoMatchingParent"}}},
 		{"httproute-query-param-matching", []want{{"HTTPRoute", "query-param-matching", "Accepted", "False UnsupportedValue"}}},
-		{"httproute-rewrite-host", []want{{"HTTPRoute", "rewrite-host", "Accepted", "True Accepted"}}},
+		{"httproute-rewrite-host", []want{{"HTTPRoute", "rewrite-host", "Accepted", "False UnsupportedValue"}}},
 		{"httproute-request-mirror", []want{{"HTTPRoute", "request-mirror", "Accepted", "False UnsupportedValue"}}},
 		{"gateway-invalid-route-kind", []want{
 			{"Listener", "gateway-only-invalid-route-kind/http", "ResolvedRefs", "False InvalidRouteKinds"},

@@ -185,7 +185,7 @@ func (l *listener) compare(other *listener, shared bool) {
 	}
 }
 
-// allows says why a route of a kind and namespace may not be attached; "" if it may.
+// allows reports whether routes of a kind and namespace may be attached.
 func (t *translation) allows(l *listener, kind gateway.Kind, namespace string) bool {
 	if !slices.ContainsFunc(l.kinds, func(k gateway.RouteGroupKind) bool { return k.Kind == kind }) {
 		return false

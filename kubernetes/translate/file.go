@@ -98,8 +98,8 @@ func (f *File) Complete() {
 	}
 	for _, v := range f.VIPs {
 		for _, r := range v.Routes {
-			if r.Pool == nowhere {
-				f.Pools[nowhere] = Pool{Discover: Discover{API: true}}
+			if strings.HasSuffix(r.Pool, nowhere) {
+				f.Pools[r.Pool] = Pool{Discover: Discover{API: true}}
 			}
 		}
 	}
@@ -285,6 +285,9 @@ func (t *translation) assemble() {
 		}
 		if len(out.Routes) == 0 {
 			nothing := entry{host: nowhere, pool: nowhere}
+			if v.protocol == config.TLS { // a pool is of one protocol
+				nothing.pool = "tls/" + nowhere
+			}
 			out.Routes = nothing.routes(v.protocol)
 		}
 		t.result.VIPs = append(t.result.VIPs, out)

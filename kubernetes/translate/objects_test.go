@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"maps"
 	"net/netip"
 	"os/exec"
 	"path/filepath"
@@ -87,6 +88,8 @@ func (o *Objects) read(t *testing.T, text string) {
 		case "Namespace":
 			var x corev1.Namespace
 			into(&x, &x.ObjectMeta)
+			x.Labels = maps.Clone(x.Labels)
+			metav1.SetMetaDataLabel(&x.ObjectMeta, corev1.LabelMetadataName, x.Name) // as the API server does
 			o.Namespaces = append(o.Namespaces, x)
 		case "Service":
 			var x corev1.Service

@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,11 +16,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgo "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
@@ -42,12 +45,15 @@ type cluster struct {
 	kubeconfig string // of the controller, whose user has what deploy/ gives it
 }
 
-// build compiles a program of a module of this repository.
-func build(t *testing.T, module, pkg, name string) string {
+// build compiles a program of a module of this repository, without C if it is to be stripped.
+func build(t *testing.T, module, pkg, name string, flags ...string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-C", module, "-o", file, pkg)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	args := append([]string{"build", "-C", module, "-o", file}, flags...)
+	cmd := exec.CommandContext(t.Context(), "go", append(args, pkg)...)
+	if len(flags) > 0 {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", name, err, out)
 	}
@@ -57,7 +63,8 @@ func build(t *testing.T, module, pkg, name string) string {
 func newCluster(t *testing.T, l *lab.Lab, h *lab.Host) *cluster {
 	t.Helper()
 	dir := t.TempDir()
-	program := build(t, "../apiserver", ".", "kube-apiserver")
+	log.SetLogger(logr.FromSlogHandler(slog.DiscardHandler))
+	program := build(t, "../apiserver", ".", "kube-apiserver", "-trimpath", "-ldflags=-s -w")
 	etcd := peers.Etcd(l, peers.EtcdOptions{}, peers.EtcdMember{Host: h})
 	write := func(name, text string) string {
 		file := filepath.Join(dir, name)

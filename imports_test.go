@@ -18,10 +18,10 @@ import (
 var (
 	pure    = []string{"packet", "openflow", "splice", "api", "document", "exporter", "sockdiag"}
 	parts   = []string{"forwarder", "controller", "router", "relay", "balance", "anycast", "resume", "purge", "nameserver"}
-	outside = []string{"cmd", "experiments", "examples", "docs"} // wire the rest together
-	shared  = []string{"policy"}                                 // decisions that several parts take alike
-	alone   = []string{"lab", "packaging", "bpf"}                // import nothing of the parts
-	served  = []string{"api", "exporter"}                        // what daemon puts together for the parts
+	outside = []string{"cmd", "experiments", "examples", "docs", "kubernetes"} // wire the rest together
+	shared  = []string{"policy"}                                               // decisions that several parts take alike
+	alone   = []string{"lab", "packaging", "bpf"}                              // import nothing of the parts
+	served  = []string{"api", "exporter"}                                      // what daemon puts together for the parts
 )
 
 // forbidden says why a file may not import a package, or "" when it may. Both paths are slash-separated and relative
@@ -144,6 +144,9 @@ func TestImportRule(t *testing.T) {
 		{"experiment to lab and part", "experiments/handoff/a.go", "baton/router", true},
 		{"command to experiment", "cmd/baton/a.go", "baton/experiments/handoff", false},
 		{"part to command", "router/a.go", "baton/cmd/baton", false},
+		{"controller of Kubernetes to part", "kubernetes/translate/a.go", "baton/router/config", true},
+		{"controller of Kubernetes to lab", "kubernetes/controller/a.go", "baton/lab", false},
+		{"part to controller of Kubernetes", "router/a.go", "baton/kubernetes/translate", false},
 		{"lab to part", "lab/a.go", "baton/packet", false},
 		{"sockdiag to a part", "sockdiag/a.go", "baton/purge", false},
 		{"sockdiag to datapath", "sockdiag/a.go", "baton/datapath/kerneltest", false},

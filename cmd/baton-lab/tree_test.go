@@ -40,3 +40,6 @@ func TestMistakes(t *testing.T) {
 		})
 	}
 }
+
+// TestReference: the reference of the commands is of these commands.
+func TestReference(t *testing.T) { clitest.Reference(t, tree(cli.Env{})) }

@@ -231,6 +231,8 @@ func (v *value) described() Schema {
 			s["default"] = number
 		} else if is, err := strconv.ParseBool(text); err == nil {
 			s["default"] = is
+		} else if list, ok := strings.CutPrefix(text, "["); ok {
+			s["default"] = strings.Split(strings.TrimSuffix(list, "]"), ", ")
 		}
 	}
 	return s

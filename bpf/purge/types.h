@@ -87,7 +87,7 @@ enum verdict {
 	UNWATCHED,     /* a connection was established, and no policy matches it */
 	WATCH_FAILED,  /* a connection that could not be watched: the kernel refused */
 	ELSEWHERE,     /* a connection of another network namespace */
-	ARMED,         /* a connection that is older than the programs: its timeouts are watched from now on */
+	ARMED,         /* a connection that is older than the programs: its timeouts are watched, too */
 	NO_POLICY,     /* a timeout of a connection that no policy matches any more */
 	EXEMPT,        /* a timeout of an exempt client */
 	SHUT,          /* a timeout while the client's window is zero: it is alive, but does not read */

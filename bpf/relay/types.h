@@ -141,7 +141,7 @@ enum verdict {
 	RETURNED,        /* from a server, to a connection with a client's address */
 	SYN_REPORTED,    /* a SYN that starts a flow */
 	SYN_AGAIN,       /* the same SYN, retransmitted */
-	SYN_RELEASED,    /* a held SYN whose server is connected: it goes on to the listener */
+	SYN_RELEASED,    /* a held SYN whose server is connected: to the listener */
 	SYN_SUSPENDED,   /* a SYN without an early flow: the listener's queues are nearly full */
 	SYN_FULL,        /* a SYN without an early flow: limits.early is reached */
 	SYN_SOURCE_FULL, /* a SYN without an early flow: limits.per_source is reached */

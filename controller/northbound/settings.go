@@ -34,10 +34,11 @@ const most = 1000
 func Decode(d *document.Decoder, path string, n *document.Node) Settings {
 	s := Settings{Certificates: map[string]Role{}}
 	d.Fields(path, n, []document.Key{
-		{Name: "listen", Decode: func(path string, n *document.Node) { s.Listen = d.ListenAddrPort(path, n) }},
-		{Name: "open", Decode: func(path string, n *document.Node) { s.Open = d.Boolean(path, n) }},
-		{Name: "tokens", Decode: func(path string, n *document.Node) { s.Tokens = d.FilePath(path, n) }},
-		{Name: "certificates", Decode: func(path string, n *document.Node) {
+		{Name: "listen", Help: "address and port", Decode: func(path string, n *document.Node) { s.Listen = d.ListenAddrPort(path, n) }},
+		{Name: "open", Default: "false", Help: "everybody who reaches the listener may call everything; on loopback alone",
+			Decode: func(path string, n *document.Node) { s.Open = d.Boolean(path, n) }},
+		{Name: "tokens", Help: "file of bearer tokens", Decode: func(path string, n *document.Node) { s.Tokens = d.FilePath(path, n) }},
+		{Name: "certificates", Help: "role by a name of the client's certificate", Decode: func(path string, n *document.Node) {
 			d.AtMost(path, n, most)
 			d.Entries(path, n, func(at, name string, n *document.Node) {
 				word := d.Choice(at, n, "is no role", "viewer", "router", "operator")
@@ -46,19 +47,19 @@ func Decode(d *document.Decoder, path string, n *document.Node) Settings {
 				}
 			})
 		}},
-		{Name: "tls", Decode: func(path string, n *document.Node) {
+		{Name: "tls", Help: "PEM files of the listener", Decode: func(path string, n *document.Node) {
 			d.Fields(path, n, []document.Key{
-				{Name: "certificate", Decode: func(path string, n *document.Node) { s.TLS.Certificate = d.FilePath(path, n) }},
-				{Name: "key", Decode: func(path string, n *document.Node) { s.TLS.Key = d.FilePath(path, n) }},
-				{Name: "authorities", Decode: func(path string, n *document.Node) { s.TLS.Authorities = d.FilePath(path, n) }},
+				{Name: "certificate", Help: "of the listener", Decode: func(path string, n *document.Node) { s.TLS.Certificate = d.FilePath(path, n) }},
+				{Name: "key", Help: "of the certificate", Decode: func(path string, n *document.Node) { s.TLS.Key = d.FilePath(path, n) }},
+				{Name: "authorities", Help: "authorities of clients' certificates", Decode: func(path string, n *document.Node) { s.TLS.Authorities = d.FilePath(path, n) }},
 			})
 			d.Require(path, n, "certificate", "key")
 		}},
-		{Name: "names", Decode: func(path string, n *document.Node) {
+		{Name: "names", Help: "host names by which browsers reach a listener without TLS", Decode: func(path string, n *document.Node) {
 			d.AtMost(path, n, most)
 			s.Names = document.Distinct(d, path, n, d.Text)
 		}},
-		{Name: "origins", Decode: func(path string, n *document.Node) {
+		{Name: "origins", Help: "of pages elsewhere that may call from a browser", Decode: func(path string, n *document.Node) {
 			d.AtMost(path, n, most)
 			s.Origins = document.Distinct(d, path, n, func(path string, n *document.Node) string { return origin(d, path, n) })
 		}},

@@ -64,12 +64,24 @@ func (k *keys) mapping(path string, s document.Schema) {
 		case slices.Contains(required, name):
 			standard = "required"
 		case of["default"] != nil:
-			standard = code(fmt.Sprint(of["default"]))
+			standard = code(standardOf(of))
 		}
 		help, _ := of["description"].(string)
 		at := document.Join(path, name)
 		k.rows = append(k.rows, fmt.Sprintf("| %s | %s | %s | %s |\n", code(at), cell(k.value(of)), cell(standard), cell(help)))
 		k.below(at, of)
+	}
+}
+
+// standardOf is the default of a value as it is written; "" without one.
+func standardOf(s document.Schema) string {
+	switch v := s["default"].(type) {
+	case nil:
+		return ""
+	case []string:
+		return "[" + strings.Join(v, ", ") + "]"
+	default:
+		return fmt.Sprint(v)
 	}
 }
 

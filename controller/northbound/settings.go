@@ -3,9 +3,12 @@ package northbound
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"net/url"
+	"strings"
 
 	"baton/document"
 )
@@ -85,17 +88,41 @@ func (s Settings) Check(d *document.Decoder, path string) {
 	if len(s.Certificates) > 0 && s.TLS.Authorities == "" {
 		d.Refuse(document.Join(path, "certificates"), "need the authorities that clients' certificates are signed by", "tls: {authorities: ...}")
 	}
+	if s.Tokens != "" {
+		if _, err := ReadTokens(s.Tokens); err != nil {
+			s.refuseTokens(d, document.Join(path, "tokens"), err)
+			return
+		}
+	}
+	if at := document.Join(path, "tls"); s.TLS.Certificate != "" {
+		pair := d.KeyPair(at, s.TLS.Certificate, s.TLS.Key)
+		if pair == nil || s.TLS.Authorities != "" && d.Authorities(document.Join(at, "authorities"), s.TLS.Authorities) == nil {
+			return
+		}
+	}
 	access, encrypted, err := s.Load()
-	if err != nil {
-		d.Refuse(path, err.Error(), "")
+	if err != nil { // a file has changed meanwhile
+		d.Refuse(path, err.Error(), "write it again")
 		return
 	}
 	warning, err := access.Check(s.Listen, encrypted != nil)
 	if err != nil {
-		d.Refuse(path, err.Error(), "")
+		problem, remedy, _ := strings.Cut(err.Error(), ": ")
+		d.Refuse(path, problem, remedy)
 	}
 	if warning != "" {
 		d.Warn(d.Place(path), path, warning)
+	}
+}
+
+// refuseTokens refuses the file of tokens, with each of its lines that is wrong.
+func (s Settings) refuseTokens(d *document.Decoder, at string, err error) {
+	if cause := new(fs.PathError); errors.As(err, &cause) {
+		d.RefuseFile(at, s.Tokens, err)
+		return
+	}
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		d.Refuse(at, strings.TrimPrefix(line, "tokens: "), "a line for each token: viewer sha256:HASH NAME")
 	}
 }
 

@@ -1,12 +1,8 @@
 package baton_test
 
 import (
-	"bytes"
-	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -95,38 +91,6 @@ func TestMetricsHaveUnits(t *testing.T) {
 			}
 			if !strings.HasSuffix(f.GetHelp(), ".") {
 				t.Errorf("%s has the help %q", name, f.GetHelp())
-			}
-		}
-	}
-}
-
-// guides have the tables of the metrics of a part.
-var guides = map[string][]string{"controller": {"docs/controller.md", "docs/northbound.md"}}
-
-// TestMetricsAreDocumented: each name is in its part's guide, without the prefix, as code.
-func TestMetricsAreDocumented(t *testing.T) {
-	for part, h := range series.Exporters() {
-		files := guides[part]
-		if files == nil {
-			files = []string{"docs/" + part + ".md"}
-		}
-		var text bytes.Buffer
-		for _, file := range files {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text.Write(data)
-		}
-		for _, name := range slices.Sorted(maps.Keys(families(t, exposition(t, h)))) {
-			short, ours := strings.CutPrefix(name, "baton_"+part+"_")
-			if !ours || short == "build_info" {
-				continue
-			}
-			if !slices.ContainsFunc([]string{"`", "{"}, func(end string) bool {
-				return strings.Contains(text.String(), "`"+short+end) || strings.Contains(text.String(), "`"+name+end)
-			}) {
-				t.Errorf("%s: `%s` is not in it: %s", strings.Join(files, ", "), short, fmt.Sprintf("%.80s", families(t, exposition(t, h))[name].GetHelp()))
 			}
 		}
 	}

@@ -92,7 +92,7 @@ func parseTokens(path string, text []byte, mode fs.FileMode) ([]Token, error) {
 func parseToken(line string, mode fs.FileMode) (Token, error) {
 	fields := strings.Fields(line)
 	if len(fields) != 3 {
-		return Token{}, fmt.Errorf("a line has a role, a token and a name, and this one has %d words: write viewer sha256:HASH NAME", len(fields))
+		return Token{}, fmt.Errorf("a line has a role, a token and a name, and this one has %d words", len(fields))
 	}
 	role, err := ParseRole(fields[0])
 	if err != nil {

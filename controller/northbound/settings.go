@@ -88,17 +88,8 @@ func (s Settings) Check(d *document.Decoder, path string) {
 	if len(s.Certificates) > 0 && s.TLS.Authorities == "" {
 		d.Refuse(document.Join(path, "certificates"), "need the authorities that clients' certificates are signed by", "tls: {authorities: ...}")
 	}
-	if s.Tokens != "" {
-		if _, err := ReadTokens(s.Tokens); err != nil {
-			s.refuseTokens(d, document.Join(path, "tokens"), err)
-			return
-		}
-	}
-	if at := document.Join(path, "tls"); s.TLS.Certificate != "" {
-		pair := d.KeyPair(at, s.TLS.Certificate, s.TLS.Key)
-		if pair == nil || s.TLS.Authorities != "" && d.Authorities(document.Join(at, "authorities"), s.TLS.Authorities) == nil {
-			return
-		}
+	if !s.readable(d, path) {
+		return
 	}
 	access, encrypted, err := s.Load()
 	if err != nil { // a file has changed meanwhile
@@ -115,15 +106,33 @@ func (s Settings) Check(d *document.Decoder, path string) {
 	}
 }
 
+// readable refuses all files that cannot be used.
+func (s Settings) readable(d *document.Decoder, path string) bool {
+	all := true
+	if s.Tokens != "" {
+		if _, err := ReadTokens(s.Tokens); err != nil {
+			s.refuseTokens(d, document.Join(path, "tokens"), err)
+			all = false
+		}
+	}
+	if s.TLS.Certificate != "" {
+		at := document.Join(path, "tls")
+		all = d.KeyPair(at, s.TLS.Certificate, s.TLS.Key) != nil && all
+		if s.TLS.Authorities != "" {
+			all = d.Authorities(document.Join(at, "authorities"), s.TLS.Authorities) != nil && all
+		}
+	}
+	return all
+}
+
 // refuseTokens refuses the file of tokens, with each of its lines that is wrong.
 func (s Settings) refuseTokens(d *document.Decoder, at string, err error) {
 	if cause := new(fs.PathError); errors.As(err, &cause) {
 		d.RefuseFile(at, s.Tokens, err)
 		return
 	}
-	for line := range strings.SplitSeq(err.Error(), "\n") {
-		d.Refuse(at, strings.TrimPrefix(line, "tokens: "), "a line for each token: viewer sha256:HASH NAME")
-	}
+	lines := strings.Split(strings.ReplaceAll(err.Error(), "tokens: ", ""), "\n")
+	d.Refuse(at, strings.Join(lines, "; "), "a line for each token: viewer sha256:HASH NAME")
 }
 
 // Load reads the files: who may call, and the TLS of the listener, nil without it.

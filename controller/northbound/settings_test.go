@@ -55,6 +55,7 @@ func TestSettings(t *testing.T) {
 		{"no file", "listen: 127.0.0.1:8080\ntokens: /nonexistent\n", "/nonexistent"},
 		{"a token that is too short", "listen: 127.0.0.1:8080\ntokens: " + write("short", "viewer 0123 page\n") + "\n", "tokens: "},
 		{"no certificate", "listen: 127.0.0.1:8080\nopen: true\ntls: {certificate: " + tokens + ", key: " + tokens + "}\n", "(a PEM file with the certificate and its chain, "},
+		{"tokens and TLS", "listen: 127.0.0.1:8080\ntokens: /nonexistent\ntls: {certificate: /x, key: /y}\n", "tls.certificate: \"/x\": no such file"},
 		{"half of TLS", "listen: 127.0.0.1:8080\nopen: true\ntls: {certificate: /x}\n", "tls.key: is missing"},
 		{"TLS without its file", "listen: 127.0.0.1:8080\nopen: true\ntls: {certificate: /x, key: /y}\n", "/x"},
 	} {

@@ -46,6 +46,9 @@ mkdir /run/lock /run/netns`
 		w.Fatal(err)
 	}
 	m.shell = w.open(m, true)
+	if h.Name() == laptop {
+		w.nest(m)
+	}
 	return m
 }
 

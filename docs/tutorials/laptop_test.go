@@ -1,10 +1,13 @@
 package tutorials_test
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -14,11 +17,18 @@ import (
 // laptop is the name of a host whose pages build labs of their own on it.
 const laptop = "laptop"
 
+// outerRoot is where a laptop has the machine's /root.
+const outerRoot = "/mnt"
+
 // newLaptop is a host for such a page.
 func newLaptop(t *testing.T) *lab.Host {
 	t.Helper()
 	h := lab.New(t).Host(laptop)
 	h.Interface("lo").SetUp()
+	// The host gets a /root of its own. Here the machine's stays.
+	if _, err := h.Exec(t.Context(), "mount", "--bind", "/root", outerRoot); err != nil {
+		t.Fatal(err)
+	}
 	return h
 }
 
@@ -46,7 +56,37 @@ export TMPDIR=/run/tmp
 	if err := os.WriteFile(filepath.Join(m.home, ".nest"), []byte(script), 0o644); err != nil {
 		w.Fatal(err)
 	}
+	w.expose(m, clone(w.T))
+	if python, err := filepath.EvalSymlinks(filepath.Join(clone(w.T), "bin/faucet/bin/python")); err == nil {
+		w.expose(m, python)
+	}
+	if err := os.Symlink(clone(w.T), filepath.Join(m.home, "baton")); err != nil && !errors.Is(err, fs.ErrExist) {
+		w.Fatal(err)
+	}
 	if _, err := fmt.Fprintln(m.shell.input, "exec unshare --mount-proc bash --norc -m\n. /root/.nest </dev/null"); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// clone is the project's folder.
+func clone(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// expose has a path that is in the machine's /root be in the laptop's, too.
+func (w *walk) expose(m *machine, path string) {
+	w.Helper()
+	rest, within := strings.CutPrefix(path, "/root/")
+	if !within {
+		return
+	}
+	top, _, _ := strings.Cut(rest, "/")
+	if err := os.Symlink(filepath.Join(outerRoot, top), filepath.Join(m.home, top)); err != nil && !errors.Is(err, fs.ErrExist) {
 		w.Fatal(err)
 	}
 }

@@ -39,7 +39,7 @@ func TestExamplesLoad(t *testing.T) {
 // TestDocumentsLoad does the same with the configurations in documents: each block of yaml that has vips.
 func TestDocumentsLoad(t *testing.T) {
 	block := regexp.MustCompile("(?s)```yaml\n(.*?)```")
-	for _, f := range []string{"../README.md", guide, "../docs/https.md"} {
+	for _, f := range []string{"../README.md", guide, "../docs/tutorials/https.md"} {
 		t.Run(filepath.Base(f), func(t *testing.T) {
 			found := 0
 			for _, m := range block.FindAllStringSubmatch(read(t, f), -1) {

@@ -32,12 +32,11 @@ func (w *walk) machine(h *lab.Host) *machine {
 own=$1 home=$2 tools=$3
 mount --bind "$home" /root
 mount -t tmpfs none "$own"
-for f in hosts resolv.conf nsswitch.conf; do : >"$own/$f"; mount --bind /etc/$f "$own/$f"; done
 for folder in etc usr/local var srv; do
 	mkdir -p "$own/$folder/upper" "$own/$folder/work"
+	[ $folder != etc ] || cp /etc/hosts /etc/resolv.conf /etc/nsswitch.conf "$own/etc/upper"
 	mount -t overlay none -o lowerdir=/$folder,upperdir="$own/$folder/upper",workdir="$own/$folder/work" /$folder
 done
-for f in hosts resolv.conf nsswitch.conf; do mount --bind "$own/$f" /etc/$f; done
 rm -rf /etc/baton /var/lib/baton /usr/local/bin/baton /usr/local/bin/baton-cdn
 ln -s "$tools/baton" "$tools/baton-cdn" /usr/local/bin/
 mount -t tmpfs none /run
@@ -68,24 +67,24 @@ func (w *walk) open(m *machine, jobs bool) *terminal {
 	}
 	w.Cleanup(func() { write.Close() })
 	defer read.Close()
-	args := []string{"--norc"}
+	first := "cd /root; exec 2>&1" // one stream, as in a terminal: two would arrive in any order
 	if jobs {
-		args = append(args, "-m")
+		first += "; set -m"
 	}
 	p, err := m.host.Start(lab.Program{
-		Path: "bash", Args: args, Stdin: read, Name: "shell", Unlogged: true,
+		Path: "bash", Args: []string{"--norc"}, Stdin: read, Name: "shell", Unlogged: true,
 		Env: []string{"HOME=/root", "TERM=dumb", "LC_ALL=C.UTF-8", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 	})
 	if err != nil {
 		w.Fatal(err)
 	}
-	if _, err := fmt.Fprintln(write, "cd /root"); err != nil {
+	if _, err := fmt.Fprintln(write, first); err != nil {
 		w.Fatal(err)
 	}
 	return &terminal{process: p, input: write}
 }
 
-// begin has the terminal run commands, and returns where their output begins.
+// begin has the terminal run commands, and returns where their output begins: with what programs in the background print before.
 func (t *terminal) begin(test *testing.T, m *machine, b block) int {
 	test.Helper()
 	t.blocks++
@@ -97,7 +96,10 @@ func (t *terminal) begin(test *testing.T, m *machine, b block) int {
 	if b.fails() {
 		stop = "+e"
 	}
-	from := len(t.process.Log())
+	from := 0
+	if all := marks.FindAllStringIndex(t.process.Log(), -1); len(all) > 0 {
+		from = all[len(all)-1][1]
+	}
 	// Commands do not read what is typed later.
 	if _, err := fmt.Fprintf(t.input, "set %s; . /root/%s </dev/null; printf '\\n<<block %d: %%d>>\\n' $?\n", stop, name, t.blocks); err != nil {
 		test.Fatalf("the shell on %s has ended:\n%s", m.host.Name(), t.process.Log())

@@ -150,7 +150,7 @@ func (w *walk) do(m *machine, b block, shown *block) {
 			w.Fatalf("%s:%d: on %s: %v", w.page, shown.line, m.host.Name(), err)
 		}
 	}
-	w.Logf("%s:%d: on %s: %.1f s", w.page, b.line, m.host.Name(), time.Since(began).Seconds())
+	w.Logf("%s:%d: on %s: %.1f s\n%s", w.page, b.line, m.host.Name(), time.Since(began).Seconds(), term.since(from))
 }
 
 // write makes a file of the page.
@@ -195,10 +195,8 @@ func (w *walk) cleared(name string, m *machine) {
 	for _, t := range m.terminal {
 		w.Errorf("%s: nobody stops what runs in a second terminal of %s:\n%s", w.page, name, t.since(0))
 	}
-	from := m.shell.begin(w.T, m, block{text: "wait -n 2>/dev/null || true; jobs -r\n"})
-	if _, err := m.shell.end(patience); err != nil {
-		w.Errorf("%s: on %s a program still runs in the background: %v", w.page, name, err)
-	} else if left := strings.TrimSpace(m.shell.since(from)); left != "" {
-		w.Errorf("%s: on %s this still runs: %s", w.page, name, left)
+	from := m.shell.begin(w.T, m, block{remark: "fails", text: "jobs -r; [ -z \"$(jobs -r)\" ]\n"})
+	if status, err := m.shell.end(patience); err != nil || status != 0 {
+		w.Errorf("%s: on %s a program still runs in the background: %v\n%s", w.page, name, err, m.shell.since(from))
 	}
 }

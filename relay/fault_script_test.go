@@ -383,8 +383,8 @@ func (n *network) recover(r row, flows []*caught, change settings) (err error) {
 	if r.fault == resets {
 		for _, relay := range []*relay{n.near, n.far} {
 			if relay == n.near == (r.actor == first) {
-				if err := relay.Wait(n.t.Context()); err != nil {
-					return fmt.Errorf("relay %s does not end well: %w\n%s", relay.name, err, relay.Log())
+				if err := relay.endsWell(); err != nil {
+					return err
 				}
 			}
 		}

@@ -1,7 +1,6 @@
 package relay_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -96,11 +95,9 @@ func TestStopUnderLoad(t *testing.T) {
 	if err := allComplete(pairs); err != nil {
 		t.Error(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
-	defer cancel()
 	for _, r := range []*relay{n.near, n.far} {
-		if err := r.Wait(ctx); err != nil {
-			t.Errorf("relay %s: %v\n%s", r.name, err, r.Log())
+		if err := r.endsWell(); err != nil {
+			t.Error(err)
 		}
 	}
 }
@@ -201,9 +198,7 @@ func TestSignalsLeaveNothing(t *testing.T) {
 	if err := n.near.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
-	defer cancel()
-	if err := n.near.Wait(ctx); err != nil {
+	if err := n.near.endsWell(); err != nil {
 		t.Fatal(err)
 	}
 	if after, err := n.kernelState(); err != nil || after != clean {

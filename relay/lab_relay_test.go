@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"baton/api"
 	"baton/lab"
@@ -124,11 +125,27 @@ func (r *relay) end() {
 	if err := r.Signal(syscall.SIGTERM); err != nil {
 		r.n.t.Error(err)
 	}
+	if err := r.endsWell(); err != nil {
+		r.n.t.Error(err)
+	}
+}
+
+// endsWell waits for the end of a relay that was told to end. One that does not is asked for the stacks of its goroutines.
+func (r *relay) endsWell() error {
 	ctx, cancel := context.WithTimeout(context.Background(), soon)
 	defer cancel()
-	if err := r.Wait(ctx); err != nil {
-		r.n.t.Errorf("relay %s does not end well: %v\n%s", r.name, err, r.Log())
+	err := r.Wait(ctx)
+	if err == nil {
+		return nil
 	}
+	if ctx.Err() != nil {
+		_ = r.Signal(syscall.SIGQUIT)
+		select {
+		case <-r.Done():
+		case <-time.After(time.Second):
+		}
+	}
+	return fmt.Errorf("relay %s does not end well: %w\n%s", r.name, err, r.Log())
 }
 
 // hasTrunks waits until trunks to the peer are ready: each has had its hello.

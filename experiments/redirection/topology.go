@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"baton/experiments"
 	"baton/experiments/cdn"
 	"baton/experiments/load"
@@ -86,7 +88,7 @@ func (t *Topology) enter(ctx context.Context, c experiments.Case) error {
 	if err := t.Joined(ctx); err != nil {
 		return err
 	}
-	return t.fill()
+	return t.fill(short(c))
 }
 
 // close ends the current network, if there is one.
@@ -136,7 +138,11 @@ func without(text, mark string) string {
 }
 
 // fill makes the large file at the origin, and has the surrogate cache what clients will ask for.
-func (t *Topology) fill() error {
+func (t *Topology) fill(downloads bool) error {
+	paths := []string{small}
+	if downloads {
+		paths = append(paths, large)
+	}
 	file := filepath.Join(t.Origin.Dir, "content", large)
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		return err
@@ -145,12 +151,13 @@ func (t *Topology) fill() error {
 		return err
 	}
 	t.front = front{target: netip.MustParseAddrPort(surrogate)}
-	for _, path := range []string{small, large} {
+	for _, path := range paths {
 		r, _, err := t.ask(context.Background(), load.Options{Path: path, Requests: 2})
 		if err := errors.Join(err, r.First); err != nil {
 			return fmt.Errorf("fill the cache: %s: %w", path, err)
 		}
 	}
+	unix.Sync() // a surrogate that waits for the disk answers nobody
 	return nil
 }
 

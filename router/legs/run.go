@@ -243,11 +243,12 @@ func (m *Manager) renew(p *pool, now time.Time) {
 		// legs that become idle later are due later
 		p.renewAt = now.Add(min(p.fresh.limit(p.bounds.Idle), p.used.limit(p.bounds.Idle)))
 	}
+	usual := p.usual(m.defaultClass(p.server.Addr()))
 	for id, c := range p.classes {
 		if due {
 			m.renewClass(p, id, counted.Idle[id], counted.Fresh[id], now)
 		}
-		if c.floor == 0 && counted.Idle[id] == 0 && len(c.waiters) == 0 && now.Sub(c.lastUsed) > rareClassLife {
+		if p.floor(id, usual, now) == 0 && counted.Idle[id] == 0 && len(c.waiters) == 0 && now.Sub(c.lastUsed) > rareClassLife {
 			delete(p.classes, id)
 		}
 	}

@@ -422,3 +422,15 @@ func TestRemovedSurrogatesLegsEnd(t *testing.T) {
 		t.Errorf("%d pools, %d free splices", len(w.m.pools), len(w.m.free))
 	}
 }
+
+// TestLegsOfALateSurrogate: a surrogate that is not up for a while at first has its legs as soon as it is.
+func TestLegsOfALateSurrogate(t *testing.T) {
+	w := newWorld(t, config.Legs{Min: 2, Max: 8, Idle: time.Minute}, config.ReuseAlways)
+	w.m.SetUsable(surrogateID, false)
+	w.play([]step{
+		{0, tick, "attach 3"},
+		{2 * renewEvery, tick, ""},
+		{2 * routeEvery, tick, "attach 3"},
+		{2 * rareClassLife, func(w *world) { w.m.SetUsable(surrogateID, true); w.m.Tick() }, "2 SYN, attach 3, 2 open class 1"},
+	})
+}

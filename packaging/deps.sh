@@ -52,6 +52,7 @@ etcd:etcd-server
 mmdebstrap:mmdebstrap
 podman:podman
 crun:crun
+busybox:busybox-static
 qemu-aarch64-static:qemu-user-static
 findmnt:util-linux
 nsenter:util-linux

@@ -3,7 +3,7 @@ package tutorials_test
 import "testing"
 
 func TestAnycastFRR(t *testing.T) {
-	h := newLaptop(t)
+	h := laptop(t)
 	h.Lab().Need("/usr/lib/frr/zebra", "vtysh")
 	follow(t, "anycast-frr.md", h)
 }

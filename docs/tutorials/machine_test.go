@@ -17,14 +17,25 @@ import (
 	"baton/lab"
 )
 
-// machine gives a host files of its own: what is written to these folders stays with the host, and goes with it.
 func (w *walk) machine(h *lab.Host) *machine {
 	w.Helper()
-	m := &machine{host: h, home: filepath.Join(h.Lab().Dir(), "home-"+h.Name())}
+	m := &machine{host: h, home: ownFiles(w.T, h)}
+	m.shell = w.open(m, true)
+	return m
+}
+
+// ownFiles gives a host files of its own, unless it has them, and returns what is /root there: what is written to these folders stays with the host,
+// and goes with it. [follow] calls it; a test does if it has something to prepare.
+func ownFiles(t *testing.T, h *lab.Host) (home string) {
+	t.Helper()
+	home = filepath.Join(h.Lab().Dir(), "home-"+h.Name())
 	own := filepath.Join(h.Lab().Dir(), "own-"+h.Name())
-	for _, dir := range []string{m.home, own} {
+	if _, err := os.Stat(home); err == nil {
+		return home
+	}
+	for _, dir := range []string{home, own} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
-			w.Fatal(err)
+			t.Fatal(err)
 		}
 	}
 	// The host's hosts, resolv.conf and nsswitch.conf are mounts in /etc, which would be hidden. The lab's folder is in /run, which comes last.
@@ -40,15 +51,12 @@ done
 rm -rf /etc/baton /var/lib/baton /usr/local/bin/baton /usr/local/bin/baton-cdn
 ln -s "$tools/baton" "$tools/baton-cdn" /usr/local/bin/
 mount -t tmpfs none /run
-mkdir /run/lock /run/netns`
-	if _, err := h.Exec(w.Context(), "sh", "-c", script, "sh", own, m.home, tools(w.T)); err != nil {
-		w.Fatal(err)
+mkdir /run/lock /run/netns
+mount --make-rshared /`
+	if _, err := h.Exec(t.Context(), "sh", "-c", script, "sh", own, home, tools(t)); err != nil {
+		t.Fatal(err)
 	}
-	m.shell = w.open(m, true)
-	if h.Name() == laptop {
-		w.nest(m)
-	}
-	return m
+	return home
 }
 
 // terminal is a shell.
@@ -71,8 +79,9 @@ func (w *walk) open(m *machine, jobs bool) *terminal {
 	if jobs {
 		first += "; set -m"
 	}
+	// The shell is the first process of its own numbers, which programs look for in /proc. All other mounts are the host's.
 	p, err := m.host.Start(lab.Program{
-		Path: "bash", Args: []string{"--norc"}, Stdin: read, Name: "shell", Unlogged: true,
+		Path: "unshare", Args: []string{"--mount", "--propagation", "unchanged", "sh", "-euc", "mount --make-rprivate /proc; mount -t proc proc /proc; exec bash --norc"}, Stdin: read, Name: "shell", Unlogged: true,
 		Env: []string{"HOME=/root", "TERM=dumb", "LC_ALL=C.UTF-8", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 	})
 	if err != nil {

@@ -3,7 +3,7 @@ package tutorials_test
 import "testing"
 
 func TestPaperCDN(t *testing.T) {
-	h := newLaptop(t)
+	h := laptop(t)
 	h.Lab().Need("apache2", "nginx", "dig", "kdig", "jq", "pkill")
 	follow(t, "paper-cdn.md", h)
 }

@@ -2,10 +2,12 @@
 package tutorials_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -36,13 +38,20 @@ func TestMain(m *testing.M) {
 func tools(t *testing.T) string {
 	t.Helper()
 	programs.once.Do(func() {
-		if programs.dir, programs.err = os.MkdirTemp("", "baton-tutorials-"); programs.err != nil {
+		const prefix = "baton-tutorials-"
+		left, _ := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*"))
+		for _, dir := range left { // of tests that were killed
+			if _, err := os.Stat("/proc/" + strings.TrimPrefix(filepath.Base(dir), prefix)); err != nil {
+				os.RemoveAll(dir)
+			}
+		}
+		programs.dir = filepath.Join(os.TempDir(), prefix+strconv.Itoa(os.Getpid()))
+		if programs.err = os.MkdirAll(programs.dir, 0o755); programs.err != nil {
 			return
 		}
-		if programs.err = os.Chmod(programs.dir, 0o755); programs.err != nil {
-			return
-		}
-		out, err := exec.Command("go", "build", "-p", "1", "-o", programs.dir+"/", "baton/cmd/baton", "baton/cmd/baton-cdn").CombinedOutput()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		out, err := exec.CommandContext(ctx, "go", "build", "-p", "1", "-o", programs.dir+"/", "baton/cmd/baton", "baton/cmd/baton-cdn").CombinedOutput()
 		if err != nil {
 			programs.err = fmt.Errorf("%w\n%s", err, out)
 		}

@@ -2,4 +2,4 @@ package tutorials_test
 
 import "testing"
 
-func TestTwoRelays(t *testing.T) { follow(t, "two-relays.md", newLaptop(t)) }
+func TestTwoRelays(t *testing.T) { follow(t, "two-relays.md", laptop(t)) }

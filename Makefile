@@ -11,7 +11,7 @@ export CC = clang-19
 LARGEST = 30000000
 
 .DEFAULT_GOAL := help
-.PHONY: help deps generate dashboards schemas build package demo test check lint docs bench
+.PHONY: help deps generate dashboards schemas reference build package demo recording test check lint docs bench
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -29,6 +29,10 @@ schemas: build ## write packaging/schema/ (JSON Schemas of the configurations)
 	for part in router relay anycast forwarder balance purge; do bin/baton $$part schema > packaging/schema/$$part.schema.json || exit; done
 	for part in nameserver controller policy; do bin/baton-cdn $$part schema > packaging/schema/$$part.schema.json || exit; done
 
+reference: ## write docs/reference/ (keys, metrics, verdicts and commands)
+	$(GO) run ./packaging/reference docs/reference
+	$(GO) test ./cmd/baton ./cmd/baton-cdn ./cmd/baton-lab -run '^TestReference$$' -update
+
 build: ## bin/baton, bin/baton-cdn and bin/baton-lab (needs only Go)
 	@GO=$(GO) packaging/build.sh bin baton baton-cdn baton-lab
 	@size=$$(stat -c %s bin/baton); [ $$size -le $(LARGEST) ] || \
@@ -39,6 +43,10 @@ package: ## dist/: deb and rpm for amd64 and arm64, images, bill of materials, l
 
 demo: deps build ## real clients and servers in namespaces: results, times, byte-exact checks (root)
 	bin/baton-lab demo
+
+recording: deps build ## docs/demo.svg, docs/demo.cast and docs/results/demo.txt: the demo, recorded (root)
+	@packaging/python.sh recording
+	$(GO) run ./packaging/recording docs/demo.cast docs/demo.svg docs/results/demo.txt
 
 test: ## dependencies, build, lint and all rings of tests (root for rings 3 and 4)
 	@packaging/deps.sh || [ "$$(id -u)" != 0 ]

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+
+	"baton/packaging/reference/series"
 )
 
 // asked is an expression of a dashboard or a rule.
@@ -169,7 +171,7 @@ var (
 // TestNamesExist: the dashboards and rules ask for metrics and labels that a part exports.
 func TestNamesExist(t *testing.T) {
 	known := make(map[string]map[string]bool) // labels of metrics
-	for _, h := range exporters() {
+	for _, h := range series.Exporters() {
 		for name, f := range families(t, exposition(t, h)) {
 			labels := map[string]bool{"job": true, "instance": true, "datapath": true}
 			for _, m := range f.Metric {
@@ -306,7 +308,7 @@ func prometheus(t *testing.T, targets map[string]string) observer {
 // TestPrometheus has a Prometheus scrape all parts, and asks it what the dashboards ask.
 func TestPrometheus(t *testing.T) {
 	targets := make(map[string]string)
-	for part, h := range exporters() {
+	for part, h := range series.Exporters() {
 		s := httptest.NewServer(h)
 		t.Cleanup(s.Close)
 		targets[part] = s.Listener.Addr().String()

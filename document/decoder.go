@@ -197,9 +197,11 @@ const noValue = "has no value"
 
 // Key describes a key of a mapping.
 type Key struct {
-	Name   string
-	Now    string                     // the key that replaced this one, which is refused; "": it is in use
-	Decode func(path string, n *Node) // called with a value that is not Null
+	Name    string
+	Now     string                     // the key that replaced this one, which is refused; "": it is in use
+	Default string                     // what to write for what holds without the key; "": nothing says that, or it depends
+	Help    string                     // what the key is for, in a line: for the schema and the reference
+	Decode  func(path string, n *Node) // called with a value that is not Null
 }
 
 // Fields decodes the keys of n in the file's order. A Null, which only an entry by name can be, has no keys.

@@ -51,6 +51,7 @@ type value struct {
 	words  []string // taken as they are
 	forms  []Schema // likewise, of texts of a form
 	empty  bool     // Null is taken
+	key    Key      // that has the value; of the values of a list or by name: none
 }
 
 var errDescribing = errors.New("no document is decoded")
@@ -160,7 +161,9 @@ func (d *Decoder) describeFields(of *shape, path string, n *Node, keys []Key) {
 	}
 	for _, k := range keys {
 		if k.Now == "" {
-			of.properties[k.Name] = d.value(func(n *Node) { k.Decode(Join(path, k.Name), n) })
+			v := d.value(func(n *Node) { k.Decode(Join(path, k.Name), n) })
+			v.key = k
+			of.properties[k.Name] = v
 		}
 	}
 }
@@ -216,6 +219,25 @@ func orAny(v *value) Schema {
 	return Schema{}
 }
 
+// described is the schema of a key's value, with what the key says of itself.
+func (v *value) described() Schema {
+	s := maps.Clone(orAny(v)) // others may share it
+	if v.key.Help != "" {
+		s["description"] = v.key.Help
+	}
+	if text := v.key.Default; text != "" {
+		s["default"] = text
+		if number, err := strconv.Atoi(text); err == nil {
+			s["default"] = number
+		} else if is, err := strconv.ParseBool(text); err == nil {
+			s["default"] = is
+		} else if list, ok := strings.CutPrefix(text, "["); ok {
+			s["default"] = strings.Split(strings.TrimSuffix(list, "]"), ", ")
+		}
+	}
+	return s
+}
+
 func (s *shape) schema() Schema {
 	switch s.kind {
 	case Scalar:
@@ -244,7 +266,7 @@ func (s *shape) schema() Schema {
 	if s.properties != nil {
 		properties := Schema{}
 		for _, name := range slices.Sorted(maps.Keys(s.properties)) {
-			properties[name] = orAny(s.properties[name])
+			properties[name] = s.properties[name].described()
 		}
 		out["properties"] = properties
 	}

@@ -3,6 +3,8 @@ package nameserver
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"time"
 
 	"baton/nameserver/answer"
@@ -26,6 +28,9 @@ func Zone(cfg *config.Config, z config.Zone) (*answer.Zone, error) {
 		routed[r.Name] = r.Name
 	}
 	data, err := zone.Load(zone.Options{Origin: z.Name, File: z.File, Routed: routed})
+	if _, missing := os.Stat(z.File); err != nil && errors.Is(missing, fs.ErrNotExist) {
+		return nil, cfg.Wrong(z.Path+".file", fmt.Sprintf("%q: no such file", z.File), "create it, or name another file")
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,7 @@ bird:bird2
 /usr/lib/frr/bgpd:frr
 dot:graphviz
 jq:jq
+pkill:procps
 goaccess:goaccess
 prometheus:prometheus
 rsyslogd:rsyslog

@@ -24,16 +24,17 @@ const maxAS = 1<<32 - 2 // RFC 7300
 func (d *decoder) bgp(path string, n *node) BGP {
 	var b BGP
 	d.Fields(path, n, []key{
-		{Name: "as", Decode: func(path string, n *node) { b.AS = d.as(path, n) }},
-		{Name: "router_id", Decode: func(path string, n *node) { b.RouterID = d.family(path, n, false) }},
-		{Name: "communities", Decode: func(path string, n *node) { b.Communities = d.communities(path, n) }},
-		{Name: "next_hop", Decode: func(path string, n *node) {
+		{Name: "as", Help: "AS of the site", Decode: func(path string, n *node) { b.AS = d.as(path, n) }},
+		{Name: "router_id", Help: "an IPv4 address", Decode: func(path string, n *node) { b.RouterID = d.family(path, n, false) }},
+		{Name: "communities", Help: "added to every announcement: \"64512:7\", no_export, graceful_shutdown",
+			Decode: func(path string, n *node) { b.Communities = d.communities(path, n) }},
+		{Name: "next_hop", Help: "needed for prefixes of the other address family (default: local address of the session)", Decode: func(path string, n *node) {
 			d.Fields(path, n, []key{
-				{Name: "ipv4", Decode: func(path string, n *node) { b.NextHop4 = d.family(path, n, false) }},
-				{Name: "ipv6", Decode: func(path string, n *node) { b.NextHop6 = d.family(path, n, true) }},
+				{Name: "ipv4", Help: "next hop of IPv4 prefixes", Decode: func(path string, n *node) { b.NextHop4 = d.family(path, n, false) }},
+				{Name: "ipv6", Help: "next hop of IPv6 prefixes", Decode: func(path string, n *node) { b.NextHop6 = d.family(path, n, true) }},
 			})
 		}},
-		{Name: "peers", Decode: func(path string, n *node) {
+		{Name: "peers", Help: "routers to announce to", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxPeers)
 			d.NonEmptyList(path, n, func(at string, n *node) { b.Peers = append(b.Peers, d.peer(at, n)) })
 		}},
@@ -45,12 +46,12 @@ func (d *decoder) bgp(path string, n *node) BGP {
 func (d *decoder) peer(path string, n *node) Peer {
 	p := Peer{Port: defaultPort, Keepalive: defaultKeepalive, Hold: defaultHold, Retry: defaultRetry}
 	d.Fields(path, n, []key{
-		{Name: "name", Decode: func(path string, n *node) { p.Name = d.Label(path, n) }},
-		{Name: "address", Decode: func(path string, n *node) { p.Address = d.Address(path, n) }},
-		{Name: "port", Decode: func(path string, n *node) { p.Port = uint16(d.Integer(path, n, 1, 65535)) }},
-		{Name: "local", Decode: func(path string, n *node) { p.Local = d.Address(path, n) }},
-		{Name: "as", Decode: func(path string, n *node) { p.AS = d.as(path, n) }},
-		{Name: "families", Decode: func(path string, n *node) {
+		{Name: "name", Help: "in the status and in metrics", Decode: func(path string, n *node) { p.Name = d.Label(path, n) }},
+		{Name: "address", Help: "of the router", Decode: func(path string, n *node) { p.Address = d.Address(path, n) }},
+		{Name: "port", Default: "179", Help: "of the router", Decode: func(path string, n *node) { p.Port = uint16(d.Integer(path, n, 1, 65535)) }},
+		{Name: "local", Help: "local address (default: by the routing table)", Decode: func(path string, n *node) { p.Local = d.Address(path, n) }},
+		{Name: "as", Help: "of the router", Decode: func(path string, n *node) { p.AS = d.as(path, n) }},
+		{Name: "families", Help: "address families that are exchanged (default: that of the address)", Decode: func(path string, n *node) {
 			d.NonEmptyList(path, n, func(at string, n *node) {
 				if d.Choice(at, n, "is not a family", "ipv4", "ipv6") == "ipv6" {
 					p.IPv6 = true
@@ -59,13 +60,17 @@ func (d *decoder) peer(path string, n *node) Peer {
 				}
 			})
 		}},
-		{Name: "password_file", Decode: func(path string, n *node) { p.PasswordFile = d.FilePath(path, n) }},
-		{Name: "gtsm", Decode: func(path string, n *node) { p.GTSM = d.Boolean(path, n) }},
-		{Name: "multihop", Decode: func(path string, n *node) { p.Multihop = d.Integer(path, n, 2, 255) }},
-		{Name: "keepalive", Decode: func(path string, n *node) { p.Keepalive = d.seconds(path, n, time.Second, 21845*time.Second) }},
-		{Name: "hold", Decode: func(path string, n *node) { p.Hold = d.seconds(path, n, 3*time.Second, 65535*time.Second) }},
-		{Name: "retry", Decode: func(path string, n *node) { p.Retry = d.seconds(path, n, 2*time.Second, time.Hour) }},
-		{Name: "graceful_restart", Decode: func(path string, n *node) { p.Restart = d.seconds(path, n, time.Second, 4095*time.Second) }},
+		{Name: "password_file", Help: "file with the MD5 key (RFC 2385), readable by its owner only",
+			Decode: func(path string, n *node) { p.PasswordFile = d.FilePath(path, n) }},
+		{Name: "gtsm", Default: "false", Help: "accept only packets from one hop away (RFC 5082)", Decode: func(path string, n *node) { p.GTSM = d.Boolean(path, n) }},
+		{Name: "multihop", Help: "TTL, for an external router that is not directly connected", Decode: func(path string, n *node) { p.Multihop = d.Integer(path, n, 2, 255) }},
+		{Name: "keepalive", Help: "between two messages (default: a third of hold)",
+			Decode: func(path string, n *node) { p.Keepalive = d.seconds(path, n, time.Second, 21845*time.Second) }},
+		{Name: "hold", Default: "9s", Help: "without a message for this long, the session ends",
+			Decode: func(path string, n *node) { p.Hold = d.seconds(path, n, 3*time.Second, 65535*time.Second) }},
+		{Name: "retry", Default: "5s", Help: "between attempts to connect", Decode: func(path string, n *node) { p.Retry = d.seconds(path, n, 2*time.Second, time.Hour) }},
+		{Name: "graceful_restart", Help: "how long the router keeps the routes when this end disappears (RFC 4724)",
+			Decode: func(path string, n *node) { p.Restart = d.seconds(path, n, time.Second, 4095*time.Second) }},
 	})
 	d.Require(path, n, "name", "address", "as")
 	if d.Err() != nil {

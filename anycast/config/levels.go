@@ -58,16 +58,17 @@ const withdrawn = "withdraw"
 func (d *decoder) level(path string, n *node) level.Level {
 	var l level.Level
 	d.Fields(path, n, []key{
-		{Name: "name", Decode: func(path string, n *node) { l.Name = d.Label(path, n) }},
-		{Name: "med", Decode: func(path string, n *node) { l.Announcement.MED = uint32(d.Integer(path, n, 1, 1<<32-1)) }},
-		{Name: "prepend", Decode: func(path string, n *node) { l.Announcement.Prepend = d.Integer(path, n, 1, 20) }},
-		{Name: "local_preference", Decode: func(path string, n *node) {
+		{Name: "name", Help: "in the status and for commands", Decode: func(path string, n *node) { l.Name = d.Label(path, n) }},
+		{Name: "med", Help: "multi-exit discriminator of the announcements",
+			Decode: func(path string, n *node) { l.Announcement.MED = uint32(d.Integer(path, n, 1, 1<<32-1)) }},
+		{Name: "prepend", Help: "how often the own AS is prepended", Decode: func(path string, n *node) { l.Announcement.Prepend = d.Integer(path, n, 1, 20) }},
+		{Name: "local_preference", Help: "for internal routers", Decode: func(path string, n *node) {
 			v := uint32(d.Integer(path, n, 0, 1<<32-1))
 			l.Announcement.LocalPreference = &v
 		}},
-		{Name: "communities", Decode: func(path string, n *node) { l.Announcement.Communities = d.communities(path, n) }},
-		{Name: "enter", Decode: func(path string, n *node) { l.Enter = d.Percent(path, n, 1, 10000) }},
-		{Name: "leave", Decode: func(path string, n *node) { l.Leave = d.Percent(path, n, 1, 10000) }},
+		{Name: "communities", Help: "added to those of the site", Decode: func(path string, n *node) { l.Announcement.Communities = d.communities(path, n) }},
+		{Name: "enter", Help: "load at which the level is entered, such as 85%", Decode: func(path string, n *node) { l.Enter = d.Percent(path, n, 1, 10000) }},
+		{Name: "leave", Help: "load at which it is left", Decode: func(path string, n *node) { l.Leave = d.Percent(path, n, 1, 10000) }},
 	})
 	d.Require(path, n, "name")
 	if d.Err() == nil && l.Name == withdrawn {

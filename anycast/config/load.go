@@ -48,28 +48,29 @@ const (
 func (d *decoder) config(root *node) *Config {
 	cfg := &Config{File: d.File(), Listen: Listen{Control: defaultControl}}
 	d.Fields("", root, []key{
-		{Name: "control", Decode: func(path string, n *node) { cfg.Listen.Control = d.SocketPath(path, n) }},
-		{Name: "metrics", Decode: func(path string, n *node) { cfg.Listen.Metrics = d.hostPort(path, n) }},
-		{Name: "name", Decode: func(path string, n *node) { cfg.Name = d.Label(path, n) }},
-		{Name: "listen", Decode: func(path string, n *node) {
+		{Name: "control", Default: "/run/baton/anycast.sock", Help: "unix socket of the commands",
+			Decode: func(path string, n *node) { cfg.Listen.Control = d.SocketPath(path, n) }},
+		{Name: "metrics", Help: "host:port for Prometheus and /healthz (default: none)", Decode: func(path string, n *node) { cfg.Listen.Metrics = d.hostPort(path, n) }},
+		{Name: "name", Help: "of the site or planner; a DNS name of its certificate", Decode: func(path string, n *node) { cfg.Name = d.Label(path, n) }},
+		{Name: "listen", Help: "where others fetch the report", Decode: func(path string, n *node) {
 			d.Fields(path, n, []key{
 				{Name: "metrics", Now: "metrics, at the top level"},
 				{Name: "control", Now: "control, at the top level"},
-				{Name: "sites", Decode: func(path string, n *node) { cfg.Listen.Sites = d.hostPort(path, n) }},
+				{Name: "sites", Help: "host:port for other sites and the planner", Decode: func(path string, n *node) { cfg.Listen.Sites = d.hostPort(path, n) }},
 			})
 		}},
 		{Name: "identity", Now: "tls"},
-		{Name: "tls", Decode: func(path string, n *node) {
+		{Name: "tls", Help: "PEM files, read again on reload", Decode: func(path string, n *node) {
 			d.Fields(path, n, []key{
-				{Name: "certificate", Decode: func(path string, n *node) { cfg.TLS.Certificate = d.FilePath(path, n) }},
-				{Name: "key", Decode: func(path string, n *node) { cfg.TLS.Key = d.FilePath(path, n) }},
-				{Name: "authority", Decode: func(path string, n *node) { cfg.TLS.Authority = d.FilePath(path, n) }},
+				{Name: "certificate", Help: "of this site", Decode: func(path string, n *node) { cfg.TLS.Certificate = d.FilePath(path, n) }},
+				{Name: "key", Help: "of the certificate", Decode: func(path string, n *node) { cfg.TLS.Key = d.FilePath(path, n) }},
+				{Name: "authority", Help: "authorities of the others' certificates", Decode: func(path string, n *node) { cfg.TLS.Authority = d.FilePath(path, n) }},
 				{Name: "ca", Now: "authority"},
 			})
 			d.Require(path, n, "certificate", "key", "authority")
 		}},
-		{Name: "site", Decode: func(path string, n *node) { cfg.Site = d.site(path, n) }},
-		{Name: "planner", Decode: func(path string, n *node) { cfg.Planner = d.planner(path, n) }},
+		{Name: "site", Help: "announces prefixes", Decode: func(path string, n *node) { cfg.Site = d.site(path, n) }},
+		{Name: "planner", Help: "proposes levels, or programs a map", Decode: func(path string, n *node) { cfg.Planner = d.planner(path, n) }},
 	})
 	d.Require("", root, "name")
 	return cfg

@@ -31,16 +31,20 @@ const (
 func (d *decoder) planner(path string, n *node) *Planner {
 	p := &Planner{Interval: defaultPlanInterval, Stale: defaultPlanStale, Settle: defaultSettle, Step: defaultStep, Move: defaultMoveCost}
 	d.Fields(path, n, []key{
-		{Name: "interval", Decode: func(path string, n *node) { p.Interval = d.Between(path, n, 100*time.Millisecond, time.Hour) }},
-		{Name: "stale", Decode: func(path string, n *node) { p.Stale = d.Between(path, n, 200*time.Millisecond, maxTime) }},
-		{Name: "settle", Decode: func(path string, n *node) { p.Settle = d.Between(path, n, 100*time.Millisecond, maxTime) }},
-		{Name: "step", Decode: func(path string, n *node) { p.Step = d.Percent(path, n, 0.1, 100) }},
-		{Name: "interruption", Decode: func(path string, n *node) { p.Move = d.number(path, n, 0, 1e9) }},
-		{Name: "sites", Decode: func(path string, n *node) {
+		{Name: "interval", Default: "10s", Help: "between two evaluations",
+			Decode: func(path string, n *node) { p.Interval = d.Between(path, n, 100*time.Millisecond, time.Hour) }},
+		{Name: "stale", Default: "30s", Help: "older reports are ignored", Decode: func(path string, n *node) { p.Stale = d.Between(path, n, 200*time.Millisecond, maxTime) }},
+		{Name: "settle", Default: "2m", Help: "least time between two changes",
+			Decode: func(path string, n *node) { p.Settle = d.Between(path, n, 100*time.Millisecond, maxTime) }},
+		{Name: "step", Default: "10%", Help: "share of the total demand that one step of a map may move",
+			Decode: func(path string, n *node) { p.Step = d.Percent(path, n, 0.1, 100) }},
+		{Name: "interruption", Default: "0.01", Help: "cost of an interrupted byte, in units of costs",
+			Decode: func(path string, n *node) { p.Move = d.number(path, n, 0, 1e9) }},
+		{Name: "sites", Help: "sites that are planned", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxSites)
 			d.NonEmptyList(path, n, func(at string, n *node) { p.Sites = append(p.Sites, d.served(at, n)) })
 		}},
-		{Name: "map", Decode: func(path string, n *node) { p.Map = d.mapping(path, n) }},
+		{Name: "map", Help: "a static map in OpenFlow forwarders", Decode: func(path string, n *node) { p.Map = d.mapping(path, n) }},
 	})
 	d.Require(path, n, "sites")
 	d.checkCosts(path, p)
@@ -50,10 +54,10 @@ func (d *decoder) planner(path string, n *node) *Planner {
 func (d *decoder) served(path string, n *node) Served {
 	s := Served{Line: n.Line}
 	d.Fields(path, n, []key{
-		{Name: "name", Decode: func(path string, n *node) { s.Name = d.Label(path, n) }},
-		{Name: "url", Decode: func(path string, n *node) { s.URL = d.https(path, n) }},
-		{Name: "capacity", Decode: func(path string, n *node) { s.Capacity = d.rate(path, n) }},
-		{Name: "ports", Decode: func(path string, n *node) {
+		{Name: "name", Help: "of the site", Decode: func(path string, n *node) { s.Name = d.Label(path, n) }},
+		{Name: "url", Help: "of its report", Decode: func(path string, n *node) { s.URL = d.https(path, n) }},
+		{Name: "capacity", Help: "a rate, such as 10gbit", Decode: func(path string, n *node) { s.Capacity = d.rate(path, n) }},
+		{Name: "ports", Help: "of forwarders, that lead to the site", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxIngresses)
 			d.NonEmptyList(path, n, func(at string, n *node) { s.Ports = append(s.Ports, d.exit(at, n)) })
 		}},
@@ -66,9 +70,9 @@ func (d *decoder) served(path string, n *node) Served {
 func (d *decoder) exit(path string, n *node) Exit {
 	var e Exit
 	d.Fields(path, n, []key{
-		{Name: "forwarder", Decode: func(path string, n *node) { e.Forwarder = d.datapath(path, n) }},
-		{Name: "port", Decode: func(path string, n *node) { e.Port = d.port(path, n) }},
-		{Name: "mac", Decode: func(path string, n *node) { e.MAC = d.mac(path, n) }},
+		{Name: "forwarder", Help: "datapath id, such as 0x2a", Decode: func(path string, n *node) { e.Forwarder = d.datapath(path, n) }},
+		{Name: "port", Help: "number", Decode: func(path string, n *node) { e.Port = d.port(path, n) }},
+		{Name: "mac", Help: "MAC address of the next hop", Decode: func(path string, n *node) { e.MAC = d.mac(path, n) }},
 	})
 	d.Require(path, n, "forwarder", "port")
 	return e
@@ -77,15 +81,15 @@ func (d *decoder) exit(path string, n *node) Exit {
 func (d *decoder) mapping(path string, n *node) *Map {
 	m := &Map{Priority: defaultPriority}
 	d.Fields(path, n, []key{
-		{Name: "listen", Decode: func(path string, n *node) { m.Listen = d.hostPort(path, n) }},
-		{Name: "tls", Decode: func(path string, n *node) { m.TLS = d.Boolean(path, n) }},
-		{Name: "addresses", Decode: func(path string, n *node) {
+		{Name: "listen", Help: "address and port for forwarders", Decode: func(path string, n *node) { m.Listen = d.hostPort(path, n) }},
+		{Name: "tls", Default: "false", Help: "whether forwarders must present certificates", Decode: func(path string, n *node) { m.TLS = d.Boolean(path, n) }},
+		{Name: "addresses", Help: "of the service: addresses or prefixes", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxPrefixes)
 			d.NonEmptyList(path, n, func(at string, n *node) { m.Addresses = append(m.Addresses, d.service(at, n)) })
 		}},
-		{Name: "table", Decode: func(path string, n *node) { m.Table = uint8(d.Integer(path, n, 0, 254)) }},
-		{Name: "priority", Decode: func(path string, n *node) { m.Priority = uint16(d.Integer(path, n, 1, 65535)) }},
-		{Name: "ingresses", Decode: func(path string, n *node) {
+		{Name: "table", Default: "0", Help: "of the rules", Decode: func(path string, n *node) { m.Table = uint8(d.Integer(path, n, 0, 254)) }},
+		{Name: "priority", Default: "1000", Help: "of the rules", Decode: func(path string, n *node) { m.Priority = uint16(d.Integer(path, n, 1, 65535)) }},
+		{Name: "ingresses", Help: "where clients' packets come in", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxIngresses)
 			d.NonEmptyList(path, n, func(at string, n *node) { m.Ingresses = append(m.Ingresses, d.ingress(at, n)) })
 		}},
@@ -105,11 +109,11 @@ func (d *decoder) service(path string, n *node) netip.Prefix {
 func (d *decoder) ingress(path string, n *node) Ingress {
 	in := Ingress{Line: n.Line, Cost: make(map[string]float64)}
 	d.Fields(path, n, []key{
-		{Name: "name", Decode: func(path string, n *node) { in.Name = d.Label(path, n) }},
-		{Name: "forwarder", Decode: func(path string, n *node) { in.Forwarder = d.datapath(path, n) }},
-		{Name: "port", Decode: func(path string, n *node) { in.Port = d.port(path, n) }},
-		{Name: "live", Decode: func(path string, n *node) { in.Live = d.Between(path, n, time.Second, maxTime) }},
-		{Name: "costs", Decode: func(path string, n *node) {
+		{Name: "name", Help: "in the status and in metrics", Decode: func(path string, n *node) { in.Name = d.Label(path, n) }},
+		{Name: "forwarder", Help: "datapath id", Decode: func(path string, n *node) { in.Forwarder = d.datapath(path, n) }},
+		{Name: "port", Help: "number", Decode: func(path string, n *node) { in.Port = d.port(path, n) }},
+		{Name: "live", Default: "1m", Help: "how long a download lasts", Decode: func(path string, n *node) { in.Live = d.Between(path, n, time.Second, maxTime) }},
+		{Name: "costs", Help: "by site", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxSites)
 			d.Entries(path, n, func(path, name string, n *node) { in.Cost[name] = d.number(path, n, 0, 1e9) })
 		}},

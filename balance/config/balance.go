@@ -55,33 +55,39 @@ func (d *decoder) config(root *node, file string) *Config {
 		Limits: Limits{Flows: defaultFlows},
 	}
 	d.Fields("", root, []key{
-		{Name: "name", Decode: func(path string, n *node) { cfg.Name = d.Name(path, n, longestName) }},
-		{Name: "datapath", Decode: func(path string, n *node) {
+		{Name: "name", Help: "of sockets, pins and tables, at most 10 characters (default: the file's)",
+			Decode: func(path string, n *node) { cfg.Name = d.Name(path, n, longestName) }},
+		{Name: "datapath", Default: "baton", Help: "the forwarder of this program, or Open vSwitch", Decode: func(path string, n *node) {
 			cfg.Datapath = Datapath(d.Choice(path, n, "is not a datapath", string(Baton), string(OpenVSwitch)))
 		}},
-		{Name: "method", Decode: func(path string, n *node) { cfg.Method = d.method(path, n) }},
-		{Name: "links", Decode: func(path string, n *node) {
+		{Name: "method", Help: "how a link is chosen (default: even; with ovs hash)", Decode: func(path string, n *node) { cfg.Method = d.method(path, n) }},
+		{Name: "links", Help: "interfaces, or mappings; at most 16", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxLinks)
 			d.NonEmptyList(path, n, func(at string, n *node) { cfg.Links = append(cfg.Links, d.link(at, n)) })
 		}},
-		{Name: "rules", Decode: func(path string, n *node) {
+		{Name: "rules", Help: "the first one that matches a flow applies", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxRules)
 			d.List(path, n, func(at string, n *node) { cfg.Rules = append(cfg.Rules, d.rule(at, n, len(cfg.Rules))) })
 		}},
 		{Name: "together", Now: "affinity"},
-		{Name: "affinity", Decode: func(path string, n *node) { cfg.Affinity = d.affinity(path, n) }},
-		{Name: "weights", Decode: func(path string, n *node) { d.weights(path, n, &cfg.Weights) }},
+		{Name: "affinity", Help: "how long new flows to a server use the same link as the last one (default: not)",
+			Decode: func(path string, n *node) { cfg.Affinity = d.affinity(path, n) }},
+		{Name: "weights", Help: "how measured weights are updated", Decode: func(path string, n *node) { d.weights(path, n, &cfg.Weights) }},
 		{Name: "inside", Now: "internal"},
-		{Name: "internal", Decode: func(path string, n *node) { d.internal(path, n, &cfg.Internal) }},
-		{Name: "probe", Decode: func(path string, n *node) { d.probe(path, n, &cfg.Probe) }},
-		{Name: "limits", Decode: func(path string, n *node) {
+		{Name: "internal", Help: "the internal interface, and its routing rules and tables", Decode: func(path string, n *node) { d.internal(path, n, &cfg.Internal) }},
+		{Name: "probe", Help: "how dead links are detected, or off", Decode: func(path string, n *node) { d.probe(path, n, &cfg.Probe) }},
+		{Name: "limits", Help: "bounds of memory", Decode: func(path string, n *node) {
 			d.Fields(path, n, []key{
-				{Name: "flows", Decode: func(path string, n *node) { cfg.Limits.Flows = d.Integer(path, n, leastFlows, maxFlows) }},
+				{Name: "flows", Default: "131072", Help: "most flows with a remembered link",
+					Decode: func(path string, n *node) { cfg.Limits.Flows = d.Integer(path, n, leastFlows, maxFlows) }},
 			})
 		}},
-		{Name: "control", Decode: func(path string, n *node) { cfg.Control = d.SocketPath(path, n) }},
-		{Name: "metrics", Decode: func(path string, n *node) { cfg.Metrics = d.HostPort(path, n, "127.0.0.1:9469") }},
-		{Name: "state", Decode: func(path string, n *node) { cfg.State = d.FilePath(path, n) }},
+		{Name: "control", Help: "unix socket of the commands (default: /run/baton/balance-NAME.sock)",
+			Decode: func(path string, n *node) { cfg.Control = d.SocketPath(path, n) }},
+		{Name: "metrics", Help: "host:port for Prometheus and /healthz (default: none)",
+			Decode: func(path string, n *node) { cfg.Metrics = d.HostPort(path, n, "127.0.0.1:9469") }},
+		{Name: "state", Help: "folder for the bytes that count against caps (default: /var/lib/baton/balance-NAME)",
+			Decode: func(path string, n *node) { cfg.State = d.FilePath(path, n) }},
 	})
 	d.Require("", root, "links")
 	d.inherit(cfg)
@@ -149,36 +155,45 @@ func (d *decoder) affinity(path string, n *node) time.Duration {
 
 func (d *decoder) weights(path string, n *node, w *Weights) {
 	d.Fields(path, n, []key{
-		{Name: "every", Decode: func(path string, n *node) { w.Every = d.Between(path, n, 100*time.Millisecond, time.Hour) }},
-		{Name: "least", Decode: func(path string, n *node) { w.Least = int(100*d.Percent(path, n, 1, 100) + 0.5) }},
-		{Name: "most", Decode: func(path string, n *node) { w.Most = int(100*d.Percent(path, n, 100, 100*100) + 0.5) }},
+		{Name: "every", Default: "5s", Help: "between two updates", Decode: func(path string, n *node) { w.Every = d.Between(path, n, 100*time.Millisecond, time.Hour) }},
+		{Name: "least", Default: "1%", Help: "of the mean", Decode: func(path string, n *node) { w.Least = int(100*d.Percent(path, n, 1, 100) + 0.5) }},
+		{Name: "most", Default: "10000%", Help: "of the mean", Decode: func(path string, n *node) { w.Most = int(100*d.Percent(path, n, 100, 100*100) + 0.5) }},
 	})
 }
 
 func (d *decoder) internal(path string, n *node, i *Internal) {
 	d.Fields(path, n, []key{
-		{Name: "interface", Decode: func(path string, n *node) { i.Interface = d.ownDevice(path, n) }},
-		{Name: "ipv4", Decode: func(path string, n *node) { i.IPv4 = d.internalPrefix(path, n, false) }},
-		{Name: "ipv6", Decode: func(path string, n *node) { i.IPv6 = d.internalPrefix(path, n, true) }},
-		{Name: "priority", Decode: func(path string, n *node) { i.Priority = d.Integer(path, n, 1, lastPriority) }},
-		{Name: "table", Decode: func(path string, n *node) { i.Table = d.Integer(path, n, leastTable, lastTable) }},
+		{Name: "interface", Default: "bal0", Help: "its name", Decode: func(path string, n *node) { i.Interface = d.ownDevice(path, n) }},
+		{Name: "ipv4", Default: "192.0.0.2/29", Help: "its IPv4 address", Decode: func(path string, n *node) { i.IPv4 = d.internalPrefix(path, n, false) }},
+		{Name: "ipv6", Default: "64:ff9b:1::2/64", Help: "its IPv6 address", Decode: func(path string, n *node) { i.IPv6 = d.internalPrefix(path, n, true) }},
+		{Name: "priority", Default: "32765", Help: "of the routing rules", Decode: func(path string, n *node) { i.Priority = d.Integer(path, n, 1, lastPriority) }},
+		{Name: "table", Default: "30000", Help: "first routing table", Decode: func(path string, n *node) { i.Table = d.Integer(path, n, leastTable, lastTable) }},
 	})
 }
 
 // probe decodes a mapping, or the word off.
 func (d *decoder) probe(path string, n *node, p *Probe) {
 	if n.Kind == document.Scalar {
+		if n.Text != "off" && document.Nearest(n.Text, []string{"off"}) == "" {
+			d.WrongText(n, path, n.Text, "is not a probe", "off, or a mapping: {every: 5s, dead: 15s}")
+		}
 		d.Choice(path, n, "is not a probe", "off")
 		p.Off = true
 		return
 	}
+	every, dead := "5s", "15s"
+	if path != "probe" {
+		every, dead = "", "" // those of the file
+	}
 	d.Fields(path, n, []key{
-		{Name: "off", Decode: func(path string, n *node) { p.Off = d.Boolean(path, n) }},
-		{Name: "url", Decode: func(path string, n *node) {
+		{Name: "off", Help: "true: links are not probed", Decode: func(path string, n *node) { p.Off = d.Boolean(path, n) }},
+		{Name: "url", Help: "page whose answer shows a captive portal", Decode: func(path string, n *node) {
 			d.URL(path, n, "http", "https")
 			p.URL = n.Text
 		}},
-		{Name: "every", Decode: func(path string, n *node) { p.Every = d.Between(path, n, 100*time.Millisecond, time.Hour) }},
-		{Name: "dead", Decode: func(path string, n *node) { p.Dead = d.Between(path, n, 100*time.Millisecond, 24*time.Hour) }},
+		{Name: "every", Default: every, Help: "between two probes of a link",
+			Decode: func(path string, n *node) { p.Every = d.Between(path, n, 100*time.Millisecond, time.Hour) }},
+		{Name: "dead", Default: dead, Help: "without an answer for this long, a link is dead",
+			Decode: func(path string, n *node) { p.Dead = d.Between(path, n, 100*time.Millisecond, 24*time.Hour) }},
 	})
 }

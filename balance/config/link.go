@@ -17,14 +17,15 @@ func (d *decoder) link(path string, n *node) Link {
 		return l
 	}
 	d.Fields(path, n, []key{
-		{Name: "name", Decode: func(path string, n *node) { l.Name = d.linkName(path, n) }},
-		{Name: "interface", Decode: func(path string, n *node) { l.Interface = d.device(path, n) }},
-		{Name: "weight", Decode: func(path string, n *node) { l.Weight = d.weight(path, n) }},
-		{Name: "tier", Decode: func(path string, n *node) { l.Tier = d.Integer(path, n, 0, maxTier) }},
-		{Name: "gateways", Decode: func(path string, n *node) { l.Gateways = d.gateways(path, n) }},
-		{Name: "resolvers", Decode: func(path string, n *node) { l.Resolvers = d.resolvers(path, n) }},
-		{Name: "cap", Decode: func(path string, n *node) { l.Cap = d.cap(path, n) }},
-		{Name: "probe", Decode: func(path string, n *node) {
+		{Name: "name", Help: "in the status and in rules (default: the interface)", Decode: func(path string, n *node) { l.Name = d.linkName(path, n) }},
+		{Name: "interface", Help: "of the link", Decode: func(path string, n *node) { l.Interface = d.device(path, n) }},
+		{Name: "weight", Default: "measured", Help: "share of new flows, relative to the other weights", Decode: func(path string, n *node) { l.Weight = d.weight(path, n) }},
+		{Name: "tier", Default: "0", Help: "only the lowest tier with a usable link is used", Decode: func(path string, n *node) { l.Tier = d.Integer(path, n, 0, maxTier) }},
+		{Name: "gateways", Help: "at most one for each IP version (default: from the routing tables)", Decode: func(path string, n *node) { l.Gateways = d.gateways(path, n) }},
+		{Name: "resolvers", Help: "name servers that are queried over this link alone (default: those of the host)",
+			Decode: func(path string, n *node) { l.Resolvers = d.resolvers(path, n) }},
+		{Name: "cap", Help: "most bytes in a period", Decode: func(path string, n *node) { l.Cap = d.cap(path, n) }},
+		{Name: "probe", Help: "for this link (default: that of the file)", Decode: func(path string, n *node) {
 			l.Probe = &Probe{}
 			d.probe(path, n, l.Probe)
 		}},
@@ -79,12 +80,13 @@ func (d *decoder) resolvers(path string, n *node) []netip.Addr {
 func (d *decoder) cap(path string, n *node) *Cap {
 	c := &Cap{Day: 1}
 	d.Fields(path, n, []key{
-		{Name: "bytes", Decode: func(path string, n *node) { c.Bytes = d.Size(path, n, leastCap, mostCap) }},
-		{Name: "every", Decode: func(path string, n *node) {
+		{Name: "bytes", Help: "such as 20GB", Decode: func(path string, n *node) { c.Bytes = d.Size(path, n, leastCap, mostCap) }},
+		{Name: "every", Help: "the period (required)", Decode: func(path string, n *node) {
 			c.Every = Period(d.Choice(path, n, "is not a period", string(Day), string(Week), string(Month)))
 		}},
-		{Name: "day", Decode: func(path string, n *node) { c.Day = d.Integer(path, n, 1, 28) }},
-		{Name: "hard", Decode: func(path string, n *node) { c.Hard = d.Boolean(path, n) }},
+		{Name: "day", Default: "1", Help: "on which it begins", Decode: func(path string, n *node) { c.Day = d.Integer(path, n, 1, 28) }},
+		{Name: "hard", Default: "false", Help: "true: the link is not used at all beyond the cap",
+			Decode: func(path string, n *node) { c.Hard = d.Boolean(path, n) }},
 	})
 	d.Require(path, n, "bytes")
 	if c.Every == "" {

@@ -68,7 +68,7 @@ func TestParseRefuses(t *testing.T) {
 			`f:1:61: links[0].cap.day: "8" is not a day of the week (from 1, Monday, to 7)`},
 		{"day of the month", "links: [{interface: a, cap: {bytes: 20GB, every: month, day: 29}}]",
 			`f:1:62: links[0].cap.day: "29" is out of range (a whole number from 1 to 28)`},
-		{"link's probe", "links: [{interface: a, probe: on}]", `f:1:31: links[0].probe: "on" is not a probe (off)`},
+		{"link's probe", "links: [{interface: a, probe: on}]", `f:1:31: links[0].probe: "on" is not a probe (off, or a mapping: {every: 5s, dead: 15s})`},
 		{"rule with an unknown link", minimal + "rules: [{links: [wlan1]}]", `f:2:18: rules[0].links[0]: "wlan1" is not a link (did you mean wlan0?)`},
 		{"rule with a link that is nothing like", minimal + "rules: [{links: [umts]}]", `f:2:18: rules[0].links[0]: "umts" is not a link (one of eth0, wlan0)`},
 		{"rule with a link twice", minimal + "rules: [{links: [eth0, eth0]}]", `f:2:24: rules[0].links[1]: "eth0" is there twice (each value once)`},

@@ -13,26 +13,26 @@ import (
 func (d *decoder) rule(at string, n *node, place int) Rule {
 	r := Rule{Name: fmt.Sprintf("rule-%d", place+1), Otherwise: Any, Line: n.Line}
 	d.Fields(at, n, []key{
-		{Name: "name", Decode: func(path string, n *node) { r.Name = d.linkName(path, n) }},
-		{Name: "to", Decode: func(path string, n *node) {
+		{Name: "name", Help: "in the status", Decode: func(path string, n *node) { r.Name = d.linkName(path, n) }},
+		{Name: "to", Help: "prefixes of servers (default: all)", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxPrefixes)
 			r.To = document.Distinct(d.Decoder, path, n, d.AddressOrPrefix)
 		}},
-		{Name: "services", Decode: func(path string, n *node) {
+		{Name: "services", Help: "tcp/443, udp/8000-8100 or tcp (default: all)", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxServices)
 			r.Services = document.Distinct(d.Decoder, path, n, d.service)
 		}},
-		{Name: "application", Decode: func(path string, n *node) { r.Application = d.application(path, n) }},
-		{Name: "links", Decode: func(path string, n *node) {
+		{Name: "application", Help: "user or control group of the program (default: all)", Decode: func(path string, n *node) { r.Application = d.application(path, n) }},
+		{Name: "links", Help: "that matching flows may use (default: all)", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxLinks)
 			r.Links = document.Distinct(d.Decoder, path, n, d.Text)
 		}},
-		{Name: "otherwise", Decode: func(path string, n *node) {
+		{Name: "otherwise", Default: "any", Help: "if none of these is usable: another link, or drop", Decode: func(path string, n *node) {
 			r.Otherwise = Otherwise(d.Choice(path, n, "is not a valid choice", string(Any), string(Drop)))
 		}},
-		{Name: "method", Decode: func(path string, n *node) { r.Method = d.method(path, n) }},
+		{Name: "method", Help: "how a link is chosen (default: that of the file)", Decode: func(path string, n *node) { r.Method = d.method(path, n) }},
 		{Name: "together", Now: "affinity"},
-		{Name: "affinity", Decode: func(path string, n *node) { r.Affinity = d.affinity(path, n) }},
+		{Name: "affinity", Help: "as in the file, for these flows", Decode: func(path string, n *node) { r.Affinity = d.affinity(path, n) }},
 	})
 	return r
 }
@@ -72,13 +72,13 @@ const groupPath = 4000 // bytes; the kernel's buffer for a path is a page
 func (d *decoder) application(at string, n *node) *Application {
 	a := &Application{}
 	d.Fields(at, n, []key{
-		{Name: "user", Decode: func(path string, n *node) {
+		{Name: "user", Help: "name or number", Decode: func(path string, n *node) {
 			a.User = d.Text(path, n)
 			if d.Err() == nil && !userForm.MatchString(a.User) {
 				d.WrongText(n, path, a.User, "is not a user", "a name, such as backup, or a number")
 			}
 		}},
-		{Name: "cgroup", Decode: func(at string, n *node) {
+		{Name: "cgroup", Help: "path, such as /system.slice/backup.service", Decode: func(at string, n *node) {
 			a.Cgroup = d.Text(at, n)
 			if d.Err() == nil && (a.Cgroup[0] != '/' || a.Cgroup == "/" || path.Clean(a.Cgroup) != a.Cgroup || len(a.Cgroup) > groupPath) {
 				d.WrongText(n, at, a.Cgroup, "is no control group's path", `as in /proc/PID/cgroup behind "0::", such as /system.slice/backup.service`)

@@ -357,19 +357,19 @@ struct upcall {
 
 /* The fate of a packet. Every drop has a reason. */
 enum verdict {
-	FORWARDED,      /* at least one copy was sent */
-	UPCALL,         /* to the controllers only */
-	NOT_A_PORT,     /* left to the host: the interface is not a port */
-	DROPPED,        /* by an entry without output */
-	DROP_MISS,      /* table miss */
-	DROP_METER,     /* above the rate of a meter's band */
-	DROP_PORT_RECV, /* the port receives nothing */
-	DROP_FRAG,      /* a fragment, and fragments are dropped */
-	DROP_NO_PORT,   /* the output port is missing, down, or no_fwd */
-	DROP_INVALID_TTL,
-	DROP_NOT_THERE,     /* the action needs a header that the packet lacks */
-	DROP_CHANGE,        /* a helper failed to change the packet */
-	DROP_GROUP,         /* no group, or no live bucket */
+	FORWARDED,          /* sent out of a port, or as a copy to a bucket, at least once */
+	UPCALL,             /* to the controllers only */
+	NOT_A_PORT,         /* left to the host: the interface is no port, or no longer one */
+	DROPPED,            /* matched entries without output, or with output to its input port only */
+	DROP_MISS,          /* matched no entry of a table */
+	DROP_METER,         /* above a meter's rate */
+	DROP_PORT_RECV,     /* arrived on a port that is down or receives nothing */
+	DROP_FRAG,          /* a fragment, and a controller has asked to drop them */
+	DROP_NO_PORT,       /* to a port that does not exist, is down, or forwards nothing */
+	DROP_INVALID_TTL,   /* its TTL has expired */
+	DROP_NOT_THERE,     /* lacks the header of an action, other than pop_vlan */
+	DROP_CHANGE,        /* could not be changed: out of memory */
+	DROP_GROUP,         /* its group does not exist, or has no live bucket */
 	DROP_TOO_LONG,      /* too many steps or nested groups */
 	DROP_COPY,          /* 4,096 later copies have overwritten the copy's metadata */
 	DROP_SHORT,         /* no Ethernet header */

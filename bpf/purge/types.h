@@ -83,19 +83,19 @@ struct inquiry {
 
 /* The result for a connection that was established or found, or for an expired timeout. */
 enum verdict {
-	WATCHED,      /* established under a policy: its timeouts are watched */
-	UNWATCHED,    /* no policy matches */
-	WATCH_FAILED, /* the kernel refused the flag */
-	ELSEWHERE,    /* in another network namespace */
-	ARMED,        /* older than the programs: its timeouts are watched from now on */
-	NO_POLICY,    /* a timeout of a connection that no policy matches any more */
-	EXEMPT,
-	SHUT,     /* the client's window is zero: it is alive, but does not read */
-	CLOSING,  /* no peer to inform: SYN_RECV, TIME_WAIT, CLOSE */
-	RETRYING, /* too early to decide */
-	MARKED,
-	MARKED_BEFORE, /* in the same unresponsive period */
-	MARK_LOST,     /* user space is too slow: the next timeout tries again */
-	NO_MEMORY,     /* for struct unresponsive */
+	WATCHED,       /* a connection was established under a policy: its timeouts are watched */
+	UNWATCHED,     /* a connection was established, and no policy matches it */
+	WATCH_FAILED,  /* a connection that could not be watched: the kernel refused */
+	ELSEWHERE,     /* a connection of another network namespace */
+	ARMED,         /* a connection that is older than the programs: its timeouts are watched, too */
+	NO_POLICY,     /* a timeout of a connection that no policy matches any more */
+	EXEMPT,        /* a timeout of an exempt client */
+	SHUT,          /* a timeout while the client's window is zero: it is alive, but does not read */
+	CLOSING,       /* a timeout in a state without a peer to inform: SYN_RECV, TIME_WAIT, CLOSE */
+	RETRYING,      /* a timeout, too early to decide */
+	MARKED,        /* a timeout that was reported to the purge */
+	MARKED_BEFORE, /* a timeout that was reported already since the client last answered */
+	MARK_LOST, /* a timeout that was not reported: the purge does not keep up, and the next timeout tries again */
+	NO_MEMORY, /* no memory for the connection's state */
 	VERDICTS,
 };

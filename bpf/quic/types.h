@@ -120,24 +120,24 @@ struct quic_bucket {
 
 /* The outcome for a datagram. */
 enum verdict {
-	PASS,            /* not of a QUIC VIP */
-	TO_SURROGATE,    /* translated */
-	TO_CLIENT,       /* translated */
-	UPCALL,          /* a client without a surrogate begins a connection */
-	UPCALL_AGAIN,    /* a client with one begins another connection, or seems to */
-	UPCALL_MOVED,    /* a client's connection comes from another address */
-	ICMP_TRANSLATED, /* an error about a translated datagram */
-	DROP_EMPTY,
-	DROP_TTL,
-	DROP_NOMEM,
-	DROP_FRAGMENT, /* of an IP packet to a VIP */
-	DROP_IP_OPTIONS,
-	DROP_IPV6_EXTENSION,
-	DROP_TRUNCATED,
-	DROP_NO_TAP,     /* no process is running */
-	DROP_RATE,       /* more upcalls of the client's prefix than limits allow */
-	DROP_UNKNOWN_ID, /* no surrogate is known for its connection id */
-	DROP_STALE,      /* of a session that has ended meanwhile */
-	DROP_UNDECIDED,  /* replayed, but no session was made */
+	PASS,                /* of no QUIC VIP */
+	TO_SURROGATE,        /* translated and forwarded to the surrogate */
+	TO_CLIENT,           /* translated and forwarded to the client */
+	UPCALL,              /* to user space: of a client without a session */
+	UPCALL_AGAIN,        /* to user space: a client with a session begins another connection, or seems to */
+	UPCALL_MOVED,        /* to user space: of a connection, from another address */
+	ICMP_TRANSLATED,     /* an ICMP error about a translated datagram */
+	DROP_EMPTY,          /* has no payload */
+	DROP_TTL,            /* its TTL has expired */
+	DROP_NOMEM,          /* the kernel had no memory to change it */
+	DROP_FRAGMENT,       /* a fragment, to a VIP */
+	DROP_IP_OPTIONS,     /* has IP options, to a VIP */
+	DROP_IPV6_EXTENSION, /* has an IPv6 extension header, to a VIP */
+	DROP_TRUNCATED,      /* shorter than its headers say, to a VIP */
+	DROP_NO_TAP,         /* needs user space, but no router runs */
+	DROP_RATE,           /* its prefix has caused too many upcalls */
+	DROP_UNKNOWN_ID,     /* its connection id is of no known surrogate */
+	DROP_STALE,          /* of a session that has ended meanwhile */
+	DROP_UNDECIDED,      /* replayed, but no session was made */
 	VERDICTS,
 };

@@ -132,27 +132,27 @@ struct trunk_counts {
 
 /* The verdict on a packet. From SYN_HELD on, it was dropped. */
 enum verdict {
-	PASS,           /* matches no entry, or needs no action */
-	PASS_UNKNOWN,   /* intercepted, but no connection of this host: it was opened before the relay started */
-	NO_LISTENER,    /* a SYN without a listener: passed */
-	STEERED,        /* to its connection */
-	STEERED_SYN,    /* to the listener, without early SYN */
-	STEERED_COOKIE, /* the last packet of a handshake kept as a SYN cookie */
-	RETURNED,       /* from a server to a connection with a client's address */
-	SYN_REPORTED,
-	SYN_AGAIN,
-	SYN_RELEASED,
-	SYN_SUSPENDED,   /* the listener's queues are nearly full: not reported */
-	SYN_FULL,        /* limit of unsettled SYNs reached: not reported */
-	SYN_SOURCE_FULL, /* limit of this client reached: not reported */
-	SYN_TOO_LONG,    /* does not fit into an event: reported, but not held */
-	EVENT_LOST,      /* the ring is full: not reported */
-	CANCELLED,
-	STEER_FAILED, /* passed */
-	SYN_HELD,
-	SYN_HELD_AGAIN,
-	SYN_REFUSED, /* answered by a reset */
-	CANCELLED_HELD,
-	DROP_NOMEM, /* no memory to turn the packet into a reset */
+	PASS,            /* not for the relay */
+	PASS_UNKNOWN,    /* intercepted, but of a connection that is older than the entry */
+	NO_LISTENER,     /* a SYN without a listener: passed */
+	STEERED,         /* steered to its connection */
+	STEERED_SYN,     /* a SYN, steered to the listener without early SYN */
+	STEERED_COOKIE,  /* ends a handshake that is kept as a SYN cookie: steered to the listener */
+	RETURNED,        /* from a server, to a connection with a client's address */
+	SYN_REPORTED,    /* a SYN that starts a flow */
+	SYN_AGAIN,       /* the same SYN, retransmitted */
+	SYN_RELEASED,    /* a held SYN whose server is connected: to the listener */
+	SYN_SUSPENDED,   /* a SYN without an early flow: the listener's queues are nearly full */
+	SYN_FULL,        /* a SYN without an early flow: limits.early is reached */
+	SYN_SOURCE_FULL, /* a SYN without an early flow: limits.per_source is reached */
+	SYN_TOO_LONG,    /* a SYN that does not fit into an event: reported, but not held */
+	EVENT_LOST,      /* a SYN without an early flow: the process does not keep up */
+	CANCELLED,       /* a reset of a client that gives up its SYN */
+	STEER_FAILED,    /* could not be steered: passed */
+	SYN_HELD,        /* a SYN of connect-first, held until the server is connected */
+	SYN_HELD_AGAIN,  /* a held SYN, retransmitted */
+	SYN_REFUSED,     /* a held SYN whose server refused: answered by a reset */
+	CANCELLED_HELD,  /* a reset of a client that gives up its held SYN */
+	DROP_NOMEM,      /* the kernel had no memory to turn it into a reset */
 	VERDICTS,
 };

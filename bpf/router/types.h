@@ -414,48 +414,48 @@ struct completion {
 
 /* The verdict on a packet. Those without DROP_ are not drops. */
 enum verdict {
-	PASS,       /* not ours */
-	PASS_LOCAL, /* to a socket of this host */
-	TO_SERVER,
-	TO_CLIENT,
-	SYN_ANSWERED,
-	SYN_COOKIE, /* answered without an entry in syn_options */
-	HANDOFF,
-	MOVED, /* request of a spliced session moved to another surrogate */
-	RECYCLED,
-	UPCALL,   /* to user space for a decision */
-	ASSIGNED, /* to an ordinary listening socket */
-	FIN_ANSWERED,
-	LEG_UP,
-	LEG_ANSWERED,   /* user space will acknowledge it */
-	LEG_ACKED,      /* answered on behalf of an idle or recycled leg */
-	CHALLENGED,     /* SYN on a live session */
-	INSERTED_AGAIN, /* the surrogate lacked the header before the client's bytes */
-	RESET_SENT,
-	ICMP_TRANSLATED,
-	HANDSHAKE_ACK, /* final ACK of a handshake, nothing to do */
-	CONSUMED,      /* RST or last ACK of a session that ended here */
-	DROP_FRAGMENT,
-	DROP_IP_OPTIONS,
-	DROP_IPV6_EXTENSION,
-	DROP_TRUNCATED,
-	DROP_BAD_FLAGS,
-	DROP_BAD_OPTIONS,
-	DROP_BAD_CHECKSUM,
-	DROP_TTL,
-	DROP_STALE,     /* raced with the end of the session */
-	DROP_OLD_BYTES, /* the surrogate retransmits bytes for an earlier client */
-	DROP_EARLY,     /* out of order: the client retransmits it */
-	DROP_GAP,    /* arrived before the bytes that determine the end of its message: the surrogate retransmits it */
-	DROP_NO_TAP, /* user space is not running */
-	DROP_PENDING_FULL,
-	DROP_FLOWS_FULL,
-	DROP_CLOSED,      /* no new sessions */
-	DROP_NOMEM,       /* no memory to change the packet */
-	DROP_RACE,        /* lost a race with another CPU */
-	DROP_MALFORMED,   /* ambiguous request: ends the session */
-	DROP_WINDOW,      /* outside the session's windows */
-	DROP_INTERFACE,   /* from a surrogate's address, but not on a route to it */
-	DROP_SOURCE_FULL, /* its source has used up its share of undecided clients */
+	PASS,           /* not for the router */
+	PASS_LOCAL,     /* belongs to a socket of this host: proxied, redirected */
+	TO_SERVER,      /* of a client, translated and forwarded to its surrogate */
+	TO_CLIENT,      /* of a surrogate, translated and forwarded to its client */
+	SYN_ANSWERED,   /* a client's SYN, answered */
+	SYN_COOKIE,     /* the same, but the table of SYN options is full: its options are lost */
+	HANDOFF,        /* a request, spliced to a surrogate */
+	MOVED,          /* a request of a spliced session, moved to another surrogate */
+	RECYCLED,       /* a client's FIN or RST: its leg is back in the pool */
+	UPCALL,         /* sent to user space for a decision */
+	ASSIGNED,       /* assigned to an ordinary listening socket, with its connection */
+	FIN_ANSWERED,   /* a FIN, answered here */
+	LEG_UP,         /* a surrogate's SYN-ACK, acknowledged at once */
+	LEG_ANSWERED,   /* a surrogate's SYN-ACK that user space will acknowledge */
+	LEG_ACKED,      /* to an idle or recycled leg, answered for it */
+	CHALLENGED,     /* a SYN or an invalid RST on a live session, answered by a challenge ACK */
+	INSERTED_AGAIN, /* shows that the surrogate lacks the PROXY header before the client's bytes, and gets it again */
+	RESET_SENT,     /* of no known session, answered by a reset */
+	ICMP_TRANSLATED,     /* an ICMP error about a spliced session, forwarded to the end concerned */
+	HANDSHAKE_ACK,       /* ends a handshake: nothing to do */
+	CONSUMED,            /* the last packet of a session that was ended here */
+	DROP_FRAGMENT,       /* a fragment, to a VIP */
+	DROP_IP_OPTIONS,     /* has IP options, to a VIP */
+	DROP_IPV6_EXTENSION, /* has an IPv6 extension header, to a VIP */
+	DROP_TRUNCATED,      /* shorter than its headers say, to a VIP */
+	DROP_BAD_FLAGS,      /* has impossible TCP flags, to a VIP */
+	DROP_BAD_OPTIONS,    /* has malformed TCP options, to a VIP */
+	DROP_BAD_CHECKSUM,   /* has a wrong checksum, to a VIP */
+	DROP_TTL,            /* its TTL has expired */
+	DROP_STALE,          /* raced with the end of its session */
+	DROP_OLD_BYTES,      /* a surrogate repeats bytes for an earlier client */
+	DROP_EARLY,          /* out of order: the client retransmits it */
+	DROP_GAP,          /* follows lost bytes that determine where its message ends: the surrogate retransmits it */
+	DROP_NO_TAP,       /* needs user space, but no router runs */
+	DROP_PENDING_FULL, /* limits.pending is reached */
+	DROP_FLOWS_FULL,   /* limits.sessions is reached */
+	DROP_CLOSED,       /* the VIP was removed */
+	DROP_NOMEM,        /* the kernel had no memory to change it */
+	DROP_RACE,         /* lost a race with another CPU: the sender retransmits it */
+	DROP_MALFORMED,    /* has an ambiguous body, where requests are routed separately: the client gets 400 */
+	DROP_WINDOW, /* outside of the session's windows, or an ICMP error about such a packet: guessed, or too late */
+	DROP_INTERFACE,   /* from a surrogate's address, but from an interface on no route to it */
+	DROP_SOURCE_FULL, /* its source has used up its share of limits.pending: the client retransmits it */
 	VERDICTS,
 };

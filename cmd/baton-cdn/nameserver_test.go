@@ -114,7 +114,14 @@ func TestCheckZones(t *testing.T) {
 	write("b", good+"other.test. A 192.0.2.1\n")
 	status, _, errs = said(t, "nameserver", "check", "-c", file)
 	if status != cli.Usage || !strings.Contains(errs, "baton-cdn: "+dir+"/a:5:12: bad A A: \"nonsense\"\n") ||
-		!strings.Contains(errs, "baton-cdn: "+dir+"/b:5: other.test. is outside of the zone b.test.\n") {
+		!strings.Contains(errs, "baton-cdn: "+dir+"/b:5: other.test. is outside of the zone b.test. (a name of the zone, or another file)\n") {
+		t.Errorf("status %d, %q", status, errs)
+	}
+	write("a", good)
+	write("n.yaml", "listen: [\"127.0.0.1:53\"]\nzones: [{name: a.test, file: a, keys: keys}, {name: b.test, file: c}]\n")
+	status, _, errs = said(t, "nameserver", "check", "-c", file)
+	if status != cli.Usage || !strings.Contains(errs, "zones[0].keys: open "+dir+"/keys: no such file or directory (baton nameserver key a.test --folder "+dir+"/keys makes one)\n") ||
+		!strings.Contains(errs, ":2:67: zones[1].file: \""+dir+"/c\": no such file (create it, or name another file)\n") {
 		t.Errorf("status %d, %q", status, errs)
 	}
 }

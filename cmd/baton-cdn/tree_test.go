@@ -52,3 +52,6 @@ func TestVersion(t *testing.T) {
 		t.Errorf("status %d, %q, %q", status, out, errs)
 	}
 }
+
+// TestReference: the reference of the commands is of these commands.
+func TestReference(t *testing.T) { clitest.Reference(t, tree(cli.Env{})) }

@@ -40,3 +40,15 @@ func TestMistakes(t *testing.T) {
 		})
 	}
 }
+
+// TestMistyped types every command wrongly.
+func TestMistyped(t *testing.T) {
+	t.Logf("%d mistakes", clitest.Mistyped(t, tree(cli.Env{}), func(args ...string) (int, string, string) {
+		var out, errs bytes.Buffer
+		status := run(t.Context(), cli.Env{Out: &out, Err: &errs}, args)
+		return status, out.String(), errs.String()
+	}))
+}
+
+// TestReference: the reference of the commands is of these commands.
+func TestReference(t *testing.T) { clitest.Reference(t, tree(cli.Env{})) }

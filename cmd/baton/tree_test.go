@@ -155,3 +155,6 @@ func TestCheckTellsThePlace(t *testing.T) {
 		t.Errorf("status %d, %q, want %q", status, errs, want)
 	}
 }
+
+// TestReference: the reference of the commands is of these commands.
+func TestReference(t *testing.T) { clitest.Reference(t, tree(cli.Env{})) }

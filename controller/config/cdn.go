@@ -51,28 +51,31 @@ const onlySite = "all"
 func (d *decoder) cdn(path string, n *node) *CDN {
 	c := &CDN{Handoff: 3 * time.Second, Idle: 2 * time.Minute, Bits4: 24, Bits6: 64}
 	d.Fields(path, n, []key{
-		{Name: "mode", Decode: func(path string, n *node) {
+		{Name: "mode", Default: "reactive", Help: "whether the controller hands sessions over, or request routers decide by themselves", Decode: func(path string, n *node) {
 			c.Native = d.Choice(path, n, "is no mode", "reactive", "native") == "native"
 		}},
-		{Name: "options", Decode: func(path string, n *node) {
+		{Name: "options", Default: "keep", Help: "strip: handshakes lose timestamps, SACK and window scaling", Decode: func(path string, n *node) {
 			c.Strip = d.Choice(path, n, "is no way to treat TCP options", "keep", "strip") == "strip"
 		}},
-		{Name: "services", Decode: func(path string, n *node) {
+		{Name: "services", Help: "what clients connect to", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxServices)
 			d.List(path, n, func(at string, n *node) { c.Services = append(c.Services, d.service(at, n)) })
 		}},
-		{Name: "surrogates", Decode: func(path string, n *node) {
+		{Name: "surrogates", Help: "by name", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxSurrogates)
 			d.Entries(path, n, func(at, name string, n *node) { c.Surrogates = append(c.Surrogates, d.surrogate(at, name, n)) })
 		}},
-		{Name: "handoff_timeout", Decode: func(path string, n *node) { c.Handoff = d.Between(path, n, 100*time.Millisecond, time.Minute) }},
-		{Name: "idle_timeout", Decode: func(path string, n *node) { c.Idle = d.Between(path, n, time.Second, 12*time.Hour) }},
-		{Name: "health", Decode: func(path string, n *node) { c.Health = health.Decode(d.Decoder, path, n) }},
-		{Name: "policy", Decode: func(path string, n *node) { c.Policy = policyconfig.Decode(d.Decoder, path, n) }},
-		{Name: "neighbourhood", Decode: func(path string, n *node) {
+		{Name: "handoff_timeout", Default: "3s", Help: "after that a handoff is undone",
+			Decode: func(path string, n *node) { c.Handoff = d.Between(path, n, 100*time.Millisecond, time.Minute) }},
+		{Name: "idle_timeout", Default: "2m", Help: "of a session that was handed over",
+			Decode: func(path string, n *node) { c.Idle = d.Between(path, n, time.Second, 12*time.Hour) }},
+		{Name: "health", Help: "checks of the surrogates (default: all count as up)", Decode: func(path string, n *node) { c.Health = health.Decode(d.Decoder, path, n) }},
+		{Name: "policy", Help: "which surrogate serves a client (default: the nearest)",
+			Decode: func(path string, n *node) { c.Policy = policyconfig.Decode(d.Decoder, path, n) }},
+		{Name: "neighbourhood", Help: "native mode: length of the prefixes in which clients share a zone", Decode: func(path string, n *node) {
 			d.Fields(path, n, []key{
-				{Name: "ipv4", Decode: func(path string, n *node) { c.Bits4 = d.Integer(path, n, 8, 32) }},
-				{Name: "ipv6", Decode: func(path string, n *node) { c.Bits6 = d.Integer(path, n, 16, 128) }},
+				{Name: "ipv4", Default: "24", Help: "of IPv4", Decode: func(path string, n *node) { c.Bits4 = d.Integer(path, n, 8, 32) }},
+				{Name: "ipv6", Default: "64", Help: "of IPv6", Decode: func(path string, n *node) { c.Bits6 = d.Integer(path, n, 16, 128) }},
 			})
 		}},
 	})
@@ -95,8 +98,8 @@ func nearest(all []Surrogate) policy.Config {
 func (d *decoder) service(path string, n *node) Service {
 	var s Service
 	d.Fields(path, n, []key{
-		{Name: "address", Decode: func(path string, n *node) { s.Address = d.AddrPort(path, n) }},
-		{Name: "routers", Decode: func(path string, n *node) {
+		{Name: "address", Help: "address and port", Decode: func(path string, n *node) { s.Address = d.AddrPort(path, n) }},
+		{Name: "routers", Help: "addresses from which its request routers open legs (default: the service's)", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxServices)
 			s.Routers = document.Distinct(d.Decoder, path, n, d.Address)
 		}},
@@ -108,8 +111,8 @@ func (d *decoder) service(path string, n *node) Service {
 func (d *decoder) surrogate(path, name string, n *node) Surrogate {
 	s := Surrogate{Name: d.Label(path, &node{Place: d.Place(path), Kind: document.Scalar, Text: name})}
 	d.Fields(path, n, []key{
-		{Name: "address", Decode: func(path string, n *node) { s.Address = d.AddrPort(path, n) }},
-		{Name: "host", Decode: func(path string, n *node) { s.Host = d.host(path, n) }},
+		{Name: "address", Help: "address and port", Decode: func(path string, n *node) { s.Address = d.AddrPort(path, n) }},
+		{Name: "host", Help: "for the Host field of requests (default: unchanged)", Decode: func(path string, n *node) { s.Host = d.host(path, n) }},
 	})
 	d.Require(path, n, "address")
 	return s

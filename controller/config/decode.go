@@ -67,36 +67,38 @@ func (d *decoder) config(root *node) *Config {
 		Discovery: Discovery{Interval: defaultInterval}, Paths: Paths{Cache: true, Spread: paths.SpreadDestination},
 	}
 	d.Fields("", root, []key{
-		{Name: "name", Decode: func(path string, n *node) { cfg.Name = d.Name(path, n, maxName) }},
-		{Name: "listen", Decode: func(path string, n *node) { d.listen(path, n, &cfg.Listen) }},
-		{Name: "tls", Decode: func(path string, n *node) {
+		{Name: "name", Default: "controller", Help: "of this controller among several", Decode: func(path string, n *node) { cfg.Name = d.Name(path, n, maxName) }},
+		{Name: "listen", Help: "where switches, commands and Prometheus connect to", Decode: func(path string, n *node) { d.listen(path, n, &cfg.Listen) }},
+		{Name: "tls", Help: "PEM files for tls endpoints", Decode: func(path string, n *node) {
 			d.Fields(path, n, []key{
-				{Name: "certificate", Decode: func(path string, n *node) { cfg.TLS.Certificate = d.FilePath(path, n) }},
-				{Name: "key", Decode: func(path string, n *node) { cfg.TLS.Key = d.FilePath(path, n) }},
-				{Name: "authority", Decode: func(path string, n *node) { cfg.TLS.Authority = d.FilePath(path, n) }},
+				{Name: "certificate", Help: "of this controller", Decode: func(path string, n *node) { cfg.TLS.Certificate = d.FilePath(path, n) }},
+				{Name: "key", Help: "of the certificate", Decode: func(path string, n *node) { cfg.TLS.Key = d.FilePath(path, n) }},
+				{Name: "authority", Help: "authorities of the switches' certificates", Decode: func(path string, n *node) { cfg.TLS.Authority = d.FilePath(path, n) }},
 			})
 			d.Require(path, n, "certificate", "key", "authority")
 		}},
-		{Name: "northbound", Decode: func(path string, n *node) { s := northbound.Decode(d.Decoder, path, n); cfg.Northbound = &s }},
-		{Name: "store", Decode: func(path string, n *node) { cfg.Store = store.Decode(d.Decoder, path, n) }},
-		{Name: "discovery", Decode: func(path string, n *node) {
+		{Name: "northbound", Help: "the API", Decode: func(path string, n *node) { s := northbound.Decode(d.Decoder, path, n); cfg.Northbound = &s }},
+		{Name: "store", Help: "where state is kept", Decode: func(path string, n *node) { cfg.Store = store.Decode(d.Decoder, path, n) }},
+		{Name: "discovery", Help: "of links between switches", Decode: func(path string, n *node) {
 			d.Fields(path, n, []key{
-				{Name: "secret", Decode: func(path string, n *node) { cfg.Discovery.Secret = d.FilePath(path, n) }},
-				{Name: "interval", Decode: func(path string, n *node) {
+				{Name: "secret", Help: "file with the secret of discovery frames (default: random)",
+					Decode: func(path string, n *node) { cfg.Discovery.Secret = d.FilePath(path, n) }},
+				{Name: "interval", Default: "1s", Help: "between discovery frames", Decode: func(path string, n *node) {
 					cfg.Discovery.Interval = d.Between(path, n, 100*time.Millisecond, time.Minute)
 				}},
 			})
 		}},
-		{Name: "cdn", Decode: func(path string, n *node) { cfg.CDN = d.cdn(path, n) }},
-		{Name: "only_known", Decode: func(path string, n *node) { cfg.Only = d.Boolean(path, n) }},
-		{Name: "switches", Decode: func(path string, n *node) {
+		{Name: "cdn", Help: "content delivery network on the network", Decode: func(path string, n *node) { cfg.CDN = d.cdn(path, n) }},
+		{Name: "only_known", Default: "false", Help: "refuse switches that are not in switches", Decode: func(path string, n *node) { cfg.Only = d.Boolean(path, n) }},
+		{Name: "switches", Help: "names and roles of switches", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxSwitches)
 			d.List(path, n, func(at string, n *node) { cfg.Switches = append(cfg.Switches, d.switchOf(at, n)) })
 		}},
-		{Name: "paths", Decode: func(path string, n *node) {
+		{Name: "paths", Help: "of the traffic between hosts", Decode: func(path string, n *node) {
 			d.Fields(path, n, []key{
-				{Name: "cache", Decode: func(path string, n *node) { cfg.Paths.Cache = d.Boolean(path, n) }},
-				{Name: "spread", Decode: func(path string, n *node) {
+				{Name: "cache", Default: "true", Help: "a path that is installed is not installed again",
+					Decode: func(path string, n *node) { cfg.Paths.Cache = d.Boolean(path, n) }},
+				{Name: "spread", Default: "destination", Help: "how equal paths are chosen", Decode: func(path string, n *node) {
 					cfg.Paths.Spread = paths.Spread(d.Choice(path, n, "is no kind of spreading", string(paths.SpreadNone),
 						string(paths.SpreadDestination), string(paths.SpreadPair)))
 				}},
@@ -109,12 +111,13 @@ func (d *decoder) config(root *node) *Config {
 
 func (d *decoder) listen(path string, n *node, l *Listen) {
 	d.Fields(path, n, []key{
-		{Name: "openflow", Decode: func(path string, n *node) {
+		{Name: "openflow", Help: "where switches connect to: tcp:HOST:PORT, tls:HOST:PORT or unix:PATH", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxEndpoints)
 			l.OpenFlow = document.Distinct(d.Decoder, path, n, d.endpoint)
 		}},
-		{Name: "control", Decode: func(path string, n *node) { l.Control = d.SocketPath(path, n) }},
-		{Name: "metrics", Decode: func(path string, n *node) { l.Metrics = d.HostPort(path, n, "127.0.0.1:9480") }},
+		{Name: "control", Default: "/run/baton/controller.sock", Help: "unix socket of the commands", Decode: func(path string, n *node) { l.Control = d.SocketPath(path, n) }},
+		{Name: "metrics", Help: "host:port for Prometheus and /healthz (default: none)",
+			Decode: func(path string, n *node) { l.Metrics = d.HostPort(path, n, "127.0.0.1:9480") }},
 	})
 	d.Require(path, n, "openflow")
 }
@@ -145,10 +148,11 @@ func (d *decoder) endpoint(path string, n *node) Endpoint {
 func (d *decoder) switchOf(path string, n *node) Switch {
 	var s Switch
 	d.Fields(path, n, []key{
-		{Name: "id", Decode: func(path string, n *node) { s.ID = d.datapath(path, n) }},
-		{Name: "name", Decode: func(path string, n *node) { s.Name = d.Name(path, n, maxName) }},
-		{Name: "core", Decode: func(path string, n *node) { s.Core = d.Boolean(path, n) }},
-		{Name: "edge", Decode: func(path string, n *node) {
+		{Name: "id", Help: "datapath id", Decode: func(path string, n *node) { s.ID = d.datapath(path, n) }},
+		{Name: "name", Help: "in the status", Decode: func(path string, n *node) { s.Name = d.Name(path, n, maxName) }},
+		{Name: "core", Default: "false", Help: "a switch that has the actions of a handoff but does not say so",
+			Decode: func(path string, n *node) { s.Core = d.Boolean(path, n) }},
+		{Name: "edge", Help: "ports for hosts alone", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxEdges)
 			s.Edge = document.Distinct(d.Decoder, path, n, func(path string, n *node) openflow.PortNo {
 				return openflow.PortNo(d.Integer(path, n, 1, int(openflow.PortMax)-1))

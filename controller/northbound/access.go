@@ -73,7 +73,7 @@ func parseTokens(path string, text []byte, mode fs.FileMode) ([]Token, error) {
 		token, err := parseToken(line, mode)
 		for _, other := range tokens {
 			if err == nil && other.hash == token.hash {
-				err = fmt.Errorf("this is the token of %s already", other.Name)
+				err = fmt.Errorf("this is the token of %s already: make another one, openssl rand -hex 32", other.Name)
 			}
 		}
 		if err != nil {
@@ -119,13 +119,13 @@ func (a Access) Check(listen netip.AddrPort, encrypted bool) (warning string, er
 	named := len(a.Tokens) > 0 || len(a.Certificates) > 0
 	switch loopback := listen.Addr().Unmap().IsLoopback(); {
 	case a.Open && named:
-		return "", errors.New("northbound: open lets everybody call everything: remove it, or the tokens and certificates")
+		return "", errors.New("open lets everybody call everything: remove it, or the tokens and certificates")
 	case a.Open && !loopback:
-		return "", fmt.Errorf("northbound: open is for loopback alone, and %s is not: give tokens or certificates", listen)
+		return "", fmt.Errorf("open is for loopback alone, and %s is not: give tokens or certificates", listen)
 	case !a.Open && !named:
-		return "", fmt.Errorf("northbound: nobody may call %s: give tokens or certificates, or open: true on loopback", listen)
+		return "", fmt.Errorf("nobody may call %s: give tokens or certificates, or open: true on loopback", listen)
 	case len(a.Certificates) > 0 && !encrypted:
-		return "", errors.New("northbound: certificates of clients need tls")
+		return "", errors.New("certificates of clients need tls: give certificate, key and authorities")
 	case len(a.Tokens) > 0 && !encrypted && !loopback:
 		return fmt.Sprintf("tokens cross the network to %s unencrypted: give the northbound tls", listen), nil
 	}

@@ -3,9 +3,12 @@ package northbound
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"net/url"
+	"strings"
 
 	"baton/document"
 )
@@ -34,10 +37,11 @@ const most = 1000
 func Decode(d *document.Decoder, path string, n *document.Node) Settings {
 	s := Settings{Certificates: map[string]Role{}}
 	d.Fields(path, n, []document.Key{
-		{Name: "listen", Decode: func(path string, n *document.Node) { s.Listen = d.ListenAddrPort(path, n) }},
-		{Name: "open", Decode: func(path string, n *document.Node) { s.Open = d.Boolean(path, n) }},
-		{Name: "tokens", Decode: func(path string, n *document.Node) { s.Tokens = d.FilePath(path, n) }},
-		{Name: "certificates", Decode: func(path string, n *document.Node) {
+		{Name: "listen", Help: "address and port", Decode: func(path string, n *document.Node) { s.Listen = d.ListenAddrPort(path, n) }},
+		{Name: "open", Default: "false", Help: "everybody who reaches the listener may call everything; on loopback alone",
+			Decode: func(path string, n *document.Node) { s.Open = d.Boolean(path, n) }},
+		{Name: "tokens", Help: "file of bearer tokens", Decode: func(path string, n *document.Node) { s.Tokens = d.FilePath(path, n) }},
+		{Name: "certificates", Help: "role by a name of the client's certificate", Decode: func(path string, n *document.Node) {
 			d.AtMost(path, n, most)
 			d.Entries(path, n, func(at, name string, n *document.Node) {
 				word := d.Choice(at, n, "is no role", "viewer", "router", "operator")
@@ -46,19 +50,19 @@ func Decode(d *document.Decoder, path string, n *document.Node) Settings {
 				}
 			})
 		}},
-		{Name: "tls", Decode: func(path string, n *document.Node) {
+		{Name: "tls", Help: "PEM files of the listener", Decode: func(path string, n *document.Node) {
 			d.Fields(path, n, []document.Key{
-				{Name: "certificate", Decode: func(path string, n *document.Node) { s.TLS.Certificate = d.FilePath(path, n) }},
-				{Name: "key", Decode: func(path string, n *document.Node) { s.TLS.Key = d.FilePath(path, n) }},
-				{Name: "authorities", Decode: func(path string, n *document.Node) { s.TLS.Authorities = d.FilePath(path, n) }},
+				{Name: "certificate", Help: "of the listener", Decode: func(path string, n *document.Node) { s.TLS.Certificate = d.FilePath(path, n) }},
+				{Name: "key", Help: "of the certificate", Decode: func(path string, n *document.Node) { s.TLS.Key = d.FilePath(path, n) }},
+				{Name: "authorities", Help: "authorities of clients' certificates", Decode: func(path string, n *document.Node) { s.TLS.Authorities = d.FilePath(path, n) }},
 			})
 			d.Require(path, n, "certificate", "key")
 		}},
-		{Name: "names", Decode: func(path string, n *document.Node) {
+		{Name: "names", Help: "host names by which browsers reach a listener without TLS", Decode: func(path string, n *document.Node) {
 			d.AtMost(path, n, most)
 			s.Names = document.Distinct(d, path, n, d.Text)
 		}},
-		{Name: "origins", Decode: func(path string, n *document.Node) {
+		{Name: "origins", Help: "of pages elsewhere that may call from a browser", Decode: func(path string, n *document.Node) {
 			d.AtMost(path, n, most)
 			s.Origins = document.Distinct(d, path, n, func(path string, n *document.Node) string { return origin(d, path, n) })
 		}},
@@ -84,18 +88,51 @@ func (s Settings) Check(d *document.Decoder, path string) {
 	if len(s.Certificates) > 0 && s.TLS.Authorities == "" {
 		d.Refuse(document.Join(path, "certificates"), "need the authorities that clients' certificates are signed by", "tls: {authorities: ...}")
 	}
+	if !s.readable(d, path) {
+		return
+	}
 	access, encrypted, err := s.Load()
-	if err != nil {
-		d.Refuse(path, err.Error(), "")
+	if err != nil { // a file has changed meanwhile
+		d.Refuse(path, err.Error(), "write it again")
 		return
 	}
 	warning, err := access.Check(s.Listen, encrypted != nil)
 	if err != nil {
-		d.Refuse(path, err.Error(), "")
+		problem, remedy, _ := strings.Cut(err.Error(), ": ")
+		d.Refuse(path, problem, remedy)
 	}
 	if warning != "" {
 		d.Warn(d.Place(path), path, warning)
 	}
+}
+
+// readable refuses all files that cannot be used.
+func (s Settings) readable(d *document.Decoder, path string) bool {
+	all := true
+	if s.Tokens != "" {
+		if _, err := ReadTokens(s.Tokens); err != nil {
+			s.refuseTokens(d, document.Join(path, "tokens"), err)
+			all = false
+		}
+	}
+	if s.TLS.Certificate != "" {
+		at := document.Join(path, "tls")
+		all = d.KeyPair(at, s.TLS.Certificate, s.TLS.Key) != nil && all
+		if s.TLS.Authorities != "" {
+			all = d.Authorities(document.Join(at, "authorities"), s.TLS.Authorities) != nil && all
+		}
+	}
+	return all
+}
+
+// refuseTokens refuses the file of tokens, with each of its lines that is wrong.
+func (s Settings) refuseTokens(d *document.Decoder, at string, err error) {
+	if cause := new(fs.PathError); errors.As(err, &cause) {
+		d.RefuseFile(at, s.Tokens, err)
+		return
+	}
+	lines := strings.Split(strings.ReplaceAll(err.Error(), "tokens: ", ""), "\n")
+	d.Refuse(at, strings.Join(lines, "; "), "a line for each token: viewer sha256:HASH NAME")
 }
 
 // Load reads the files: who may call, and the TLS of the listener, nil without it.

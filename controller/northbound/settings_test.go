@@ -53,6 +53,9 @@ func TestSettings(t *testing.T) {
 		{"no authorities", "listen: 127.0.0.1:8080\ncertificates: {a: router}\n", "need the authorities"},
 		{"origin with a path", "listen: 127.0.0.1:8080\nopen: true\norigins: [\"https://a/b\"]\n", "is not the origin of a page"},
 		{"no file", "listen: 127.0.0.1:8080\ntokens: /nonexistent\n", "/nonexistent"},
+		{"a token that is too short", "listen: 127.0.0.1:8080\ntokens: " + write("short", "viewer 0123 page\n") + "\n", "tokens: "},
+		{"no certificate", "listen: 127.0.0.1:8080\nopen: true\ntls: {certificate: " + tokens + ", key: " + tokens + "}\n", "(a PEM file with the certificate and its chain, "},
+		{"tokens and TLS", "listen: 127.0.0.1:8080\ntokens: /nonexistent\ntls: {certificate: /x, key: /y}\n", "tls.certificate: \"/x\": no such file"},
 		{"half of TLS", "listen: 127.0.0.1:8080\nopen: true\ntls: {certificate: /x}\n", "tls.key: is missing"},
 		{"TLS without its file", "listen: 127.0.0.1:8080\nopen: true\ntls: {certificate: /x, key: /y}\n", "/x"},
 	} {
@@ -60,6 +63,9 @@ func TestSettings(t *testing.T) {
 			s, err := parse(tt.text)
 			if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Fatalf("%+v, %v; want %q", s, err, tt.err)
+			}
+			if err != nil && !strings.HasSuffix(err.Error(), ")") {
+				t.Errorf("%v: no remedy", err)
 			}
 			if tt.name != "all" {
 				return

@@ -33,8 +33,8 @@ const mostEndpoints = 16
 func Decode(d *document.Decoder, path string, n *document.Node) Settings {
 	var s Settings
 	d.Fields(path, n, []document.Key{
-		{Name: "file", Decode: func(path string, n *document.Node) { s.File = d.FilePath(path, n) }},
-		{Name: "etcd", Decode: func(path string, n *document.Node) { s.Etcd = decodeEtcd(d, path, n) }},
+		{Name: "file", Help: "database of a single controller", Decode: func(path string, n *document.Node) { s.File = d.FilePath(path, n) }},
+		{Name: "etcd", Help: "shared by several controllers", Decode: func(path string, n *document.Node) { s.Etcd = decodeEtcd(d, path, n) }},
 	})
 	cluster := d.Given(document.Join(path, "etcd"))
 	switch {
@@ -49,7 +49,7 @@ func Decode(d *document.Decoder, path string, n *document.Node) Settings {
 func decodeEtcd(d *document.Decoder, path string, n *document.Node) EtcdSettings {
 	var s EtcdSettings
 	d.Fields(path, n, []document.Key{
-		{Name: "endpoints", Decode: func(path string, n *document.Node) {
+		{Name: "endpoints", Help: "URLs of the members", Decode: func(path string, n *document.Node) {
 			d.AtMost(path, n, mostEndpoints)
 			s.Endpoints = document.Distinct(d, path, n, func(path string, n *document.Node) string {
 				u := d.URL(path, n, "http", "https")
@@ -59,14 +59,14 @@ func decodeEtcd(d *document.Decoder, path string, n *document.Node) EtcdSettings
 				return u.String()
 			})
 		}},
-		{Name: "prefix", Decode: func(path string, n *document.Node) { s.Prefix = d.Text(path, n) }},
-		{Name: "user", Decode: func(path string, n *document.Node) { s.User = d.Text(path, n) }},
-		{Name: "password_file", Decode: func(path string, n *document.Node) { s.PasswordFile = d.FilePath(path, n) }},
-		{Name: "tls", Decode: func(path string, n *document.Node) {
+		{Name: "prefix", Default: "/baton/controller/", Help: "of all keys", Decode: func(path string, n *document.Node) { s.Prefix = d.Text(path, n) }},
+		{Name: "user", Help: "name, if etcd has users", Decode: func(path string, n *document.Node) { s.User = d.Text(path, n) }},
+		{Name: "password_file", Help: "file with the user's password", Decode: func(path string, n *document.Node) { s.PasswordFile = d.FilePath(path, n) }},
+		{Name: "tls", Help: "PEM files", Decode: func(path string, n *document.Node) {
 			d.Fields(path, n, []document.Key{
-				{Name: "certificate", Decode: func(path string, n *document.Node) { s.Certificate = d.FilePath(path, n) }},
-				{Name: "key", Decode: func(path string, n *document.Node) { s.Key = d.FilePath(path, n) }},
-				{Name: "authorities", Decode: func(path string, n *document.Node) { s.Authorities = d.FilePath(path, n) }},
+				{Name: "certificate", Help: "of this controller", Decode: func(path string, n *document.Node) { s.Certificate = d.FilePath(path, n) }},
+				{Name: "key", Help: "of the certificate", Decode: func(path string, n *document.Node) { s.Key = d.FilePath(path, n) }},
+				{Name: "authorities", Help: "authorities of etcd's certificates", Decode: func(path string, n *document.Node) { s.Authorities = d.FilePath(path, n) }},
 			})
 		}},
 	})

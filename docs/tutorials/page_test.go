@@ -118,7 +118,7 @@ var volatile = []struct {
 	{regexp.MustCompile(`\b\d+(\.\d+)? (ns|µs|us|ms|s|seconds|min)\b`), "DURATION"},
 	{regexp.MustCompile(`:(3[2-9]|[45]\d|60)\d{3}\b`), ":PORT"},
 	{regexp.MustCompile(`\bpid[= ]\d+`), "pid=N"},
-	{regexp.MustCompile(`[ \t]+`), " "},
+	{regexp.MustCompile(`[ \t\r]+`), " "}, // heads of HTTP have returns
 	{regexp.MustCompile(`(?m)^ | $`), ""},
 }
 

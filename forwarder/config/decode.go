@@ -99,10 +99,11 @@ func (d *decoder) port(path string, n *node) Port {
 		return p
 	}
 	d.Fields(path, n, []key{
-		{Name: "interface", Decode: func(path string, n *node) { p.Interface = d.Device(path, n) }},
-		{Name: "side", Decode: func(path string, n *node) {
-			p.HostSide = d.Choice(path, n, "is not a side", sideNetwork, sideHost) == sideHost
-		}},
+		{Name: "interface", Help: "its name", Decode: func(path string, n *node) { p.Interface = d.Device(path, n) }},
+		{Name: "side", Default: "network", Help: "network: what the interface receives arrives on the port; host: what the host sends by it",
+			Decode: func(path string, n *node) {
+				p.HostSide = d.Choice(path, n, "is not a side", sideNetwork, sideHost) == sideHost
+			}},
 	})
 	d.Require(path, n, "interface")
 	return p

@@ -22,11 +22,13 @@ const (
 // peerKeys are the common keys of controllers and listeners.
 func (d *decoder) peerKeys(out *Peers) []key {
 	return []key{
-		{Name: "role", Decode: func(path string, n *node) {
+		{Name: "role", Default: "any", Help: "slave: may read and gets port status, but cannot change anything", Decode: func(path string, n *node) {
 			out.ReadOnly = d.Choice(path, n, "is not a role here", roleAny, roleSlave) == roleSlave
 		}},
-		{Name: "idle", Decode: func(path string, n *node) { out.Idle = d.Between(path, n, 100*time.Millisecond, time.Hour) }},
-		{Name: "dead", Decode: func(path string, n *node) { out.Dead = d.Between(path, n, 100*time.Millisecond, 24*time.Hour) }},
+		{Name: "idle", Default: "5s", Help: "without a message for this long, an echo request is sent",
+			Decode: func(path string, n *node) { out.Idle = d.Between(path, n, 100*time.Millisecond, time.Hour) }},
+		{Name: "dead", Help: "without a message for this long, the channel ends (default: 3 times idle)",
+			Decode: func(path string, n *node) { out.Dead = d.Between(path, n, 100*time.Millisecond, 24*time.Hour) }},
 	}
 }
 
@@ -51,8 +53,8 @@ func (d *decoder) controller(path string, n *node) Controller {
 	var c Controller
 	if n.Kind == document.Mapping {
 		d.Fields(path, n, append([]key{
-			{Name: "connect", Decode: func(path string, n *node) { c.Connect = d.endpoint(path, n, false) }},
-			{Name: "name", Decode: func(path string, n *node) { c.Name = d.hostName(path, n) }},
+			{Name: "connect", Help: "endpoint of the controller", Decode: func(path string, n *node) { c.Connect = d.endpoint(path, n, false) }},
+			{Name: "name", Help: "tls: name that must be in the controller's certificate (default: any)", Decode: func(path string, n *node) { c.Name = d.hostName(path, n) }},
 		}, d.peerKeys(&c.Peers)...))
 		d.Require(path, n, "connect")
 		if d.Err() == nil && c.Name != "" && c.Connect.Method != "tls" {
@@ -70,7 +72,7 @@ func (d *decoder) listener(path string, n *node) Listener {
 	var l Listener
 	if n.Kind == document.Mapping {
 		d.Fields(path, n, append([]key{
-			{Name: "at", Decode: func(path string, n *node) { l.Listen = d.endpoint(path, n, true) }},
+			{Name: "at", Help: "endpoint to listen on", Decode: func(path string, n *node) { l.Listen = d.endpoint(path, n, true) }},
 		}, d.peerKeys(&l.Peers)...))
 		d.Require(path, n, "at")
 	} else {

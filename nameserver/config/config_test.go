@@ -75,7 +75,7 @@ func TestRefuse(t *testing.T) {
 		{"a zone's name", least, "Example.TEST", "exa mple", `n.yaml:2:16: zones[0].name: "exa mple" is not a domain name (such as example.net)`},
 		{"a zone twice", least, "file: z}", "file: z}, {name: example.test., file: y}", `n.yaml:2:47: zones[1].name: "example.test." is the zone of zones[0] already (each zone once)`},
 		{"a size", everything, "size: 1400", "size: 9000", `n.yaml:6:13: udp.size: "9000" is out of range (a whole number from 512 to 4096)`},
-		{"more per network than in all", everything, "per_network: 5", "per_network: 50", "n.yaml:7:37: tcp.per_network: 50 is above the 10 connections in all (per_network at most connections)"},
+		{"more per network than in all", everything, "per_network: 5", "per_network: 50", "n.yaml:7:37: tcp.per_network: 50 is above the 10 connections in total (per_network at most connections)"},
 		{"limits", everything, "limits: {rate: 100", "limits: {rate: 0", `n.yaml:10:16: limits.rate: "0" is out of range (a whole number from 1 to 60000)`},
 		{"limits by another word", least, "zones:", "limits: off\nzones:", `n.yaml:2:9: limits: "off" is neither none nor a mapping with rate (none)`},
 		{"the key's other name", everything, "limits:", "rate_limit:", "n.yaml:10:1: rate_limit: is not a key (did you mean limits?)"},

@@ -21,9 +21,10 @@ const defaultKeep = 30 * time.Second
 
 func (d *decoder) controller(path string, n *node) *Controller {
 	c := &Controller{Keep: defaultKeep}
-	d.Fields(path, n, append(c.Keys(d.Decoder, d.file), key{Name: "keep", Decode: func(path string, n *node) {
-		c.Keep = d.Between(path, n, time.Second, time.Hour)
-	}}))
+	d.Fields(path, n, append(c.Keys(d.Decoder, d.file), key{Name: "keep", Default: "30s", Help: "for how long its last word counts when it is gone",
+		Decode: func(path string, n *node) {
+			c.Keep = d.Between(path, n, time.Second, time.Hour)
+		}}))
 	c.Check(d.Decoder, path, n)
 	return c
 }

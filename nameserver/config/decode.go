@@ -76,28 +76,34 @@ func (d *decoder) config(root *node) *Config {
 		places: d.Places(),
 	}
 	d.Fields("", root, []key{
-		{Name: "control", Decode: func(path string, n *node) { cfg.Control = d.SocketPath(path, n) }},
-		{Name: "metrics", Decode: func(path string, n *node) { cfg.Metrics = d.HostPort(path, n, "127.0.0.1:9470") }},
-		{Name: "name", Decode: func(path string, n *node) { cfg.Name = d.Name(path, n, maxNSID) }},
-		{Name: "listen", Decode: func(path string, n *node) {
+		{Name: "control", Default: "/run/baton/nameserver.sock", Help: "unix socket of the commands",
+			Decode: func(path string, n *node) { cfg.Control = d.SocketPath(path, n) }},
+		{Name: "metrics", Help: "host:port for Prometheus and /healthz (default: none)",
+			Decode: func(path string, n *node) { cfg.Metrics = d.HostPort(path, n, "127.0.0.1:9470") }},
+		{Name: "name", Help: "this server, in the status and for clients that ask (NSID, RFC 5001)",
+			Decode: func(path string, n *node) { cfg.Name = d.Name(path, n, maxNSID) }},
+		{Name: "listen", Help: "addresses with ports, for UDP and TCP", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxAddresses)
 			cfg.Listen = document.Distinct(d.Decoder, path, n, d.ListenAddrPort)
 		}},
-		{Name: "sockets", Decode: func(path string, n *node) { cfg.Sockets = d.Integer(path, n, 1, maxSockets) }},
-		{Name: "udp", Decode: func(path string, n *node) { d.udp(path, n, &cfg.UDP) }},
-		{Name: "tcp", Decode: func(path string, n *node) { d.tcp(path, n, &cfg.TCP) }},
-		{Name: "cookies", Decode: func(path string, n *node) { d.cookies(path, n, &cfg.Cookies) }},
-		{Name: "client_subnet", Decode: func(path string, n *node) { cfg.Subnet = d.Boolean(path, n) }},
-		{Name: "limits", Decode: func(path string, n *node) { d.limits(path, n, &cfg.Limits) }},
+		{Name: "sockets", Help: "sockets for UDP on each address (default: the number of processors)",
+			Decode: func(path string, n *node) { cfg.Sockets = d.Integer(path, n, 1, maxSockets) }},
+		{Name: "udp", Help: "datagrams", Decode: func(path string, n *node) { d.udp(path, n, &cfg.UDP) }},
+		{Name: "tcp", Help: "connections", Decode: func(path string, n *node) { d.tcp(path, n, &cfg.TCP) }},
+		{Name: "cookies", Help: "DNS cookies: off, or a file with secrets (default: a secret of this process)",
+			Decode: func(path string, n *node) { d.cookies(path, n, &cfg.Cookies) }},
+		{Name: "client_subnet", Default: "true", Help: "client subnets are heeded", Decode: func(path string, n *node) { cfg.Subnet = d.Boolean(path, n) }},
+		{Name: "limits", Help: "rate of answers to a network, or none", Decode: func(path string, n *node) { d.limits(path, n, &cfg.Limits) }},
 		{Name: "rate_limit", Now: "limits"},
-		{Name: "zones", Decode: func(path string, n *node) {
+		{Name: "zones", Help: "zones that are served", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxZones)
 			d.NonEmptyList(path, n, func(at string, n *node) { cfg.Zones = append(cfg.Zones, d.zone(at, n)) })
 		}},
-		{Name: "health", Decode: func(path string, n *node) { cfg.Health = health.Decode(d.Decoder, path, n) }},
-		{Name: "controller", Decode: func(path string, n *node) { cfg.Controller = d.controller(path, n) }},
-		{Name: "policy", Decode: func(path string, n *node) { p := policyconfig.Decode(d.Decoder, path, n); cfg.Policy = &p }},
-		{Name: "services", Decode: func(path string, n *node) {
+		{Name: "health", Help: "checks of the surrogates", Decode: func(path string, n *node) { cfg.Health = health.Decode(d.Decoder, path, n) }},
+		{Name: "controller", Help: "that knows the surrogates' states", Decode: func(path string, n *node) { cfg.Controller = d.controller(path, n) }},
+		{Name: "policy", Help: "sites and surrogates; required with services",
+			Decode: func(path string, n *node) { p := policyconfig.Decode(d.Decoder, path, n); cfg.Policy = &p }},
+		{Name: "services", Help: "names that are answered by the policy", Decode: func(path string, n *node) {
 			d.Entries(path, n, func(at, name string, n *node) { cfg.Services = append(cfg.Services, d.service(at, name, n)) })
 		}},
 	})
@@ -107,16 +113,16 @@ func (d *decoder) config(root *node) *Config {
 
 func (d *decoder) udp(path string, n *node, u *UDP) {
 	d.Fields(path, n, []key{
-		{Name: "size", Decode: func(path string, n *node) { u.Size = d.Integer(path, n, dns.MinMsgSize, maxSize) }},
-		{Name: "buffer", Decode: func(path string, n *node) { u.Buffer = int(d.Size(path, n, 64<<10, 1<<30)) }},
+		{Name: "size", Default: "1232", Help: "longest answer, in octets", Decode: func(path string, n *node) { u.Size = d.Integer(path, n, dns.MinMsgSize, maxSize) }},
+		{Name: "buffer", Default: "4MiB", Help: "queries that wait, for each socket", Decode: func(path string, n *node) { u.Buffer = int(d.Size(path, n, 64<<10, 1<<30)) }},
 	})
 }
 
 func (d *decoder) tcp(path string, n *node, t *TCP) {
 	d.Fields(path, n, []key{
-		{Name: "connections", Decode: func(path string, n *node) { t.Connections = d.Integer(path, n, 1, 100_000) }},
-		{Name: "per_network", Decode: func(path string, n *node) { t.PerNetwork = d.Integer(path, n, 1, 100_000) }},
-		{Name: "idle", Decode: func(path string, n *node) { t.Idle = d.Between(path, n, time.Second, maxTime) }},
+		{Name: "connections", Default: "1000", Help: "in total", Decode: func(path string, n *node) { t.Connections = d.Integer(path, n, 1, 100_000) }},
+		{Name: "per_network", Default: "100", Help: "from one /24 or /56", Decode: func(path string, n *node) { t.PerNetwork = d.Integer(path, n, 1, 100_000) }},
+		{Name: "idle", Default: "10s", Help: "for the next query", Decode: func(path string, n *node) { t.Idle = d.Between(path, n, time.Second, maxTime) }},
 	})
 }
 
@@ -126,7 +132,8 @@ func (d *decoder) cookies(path string, n *node, c *Cookies) {
 		return
 	}
 	d.Fields(path, n, []key{
-		{Name: "secret_file", Decode: func(path string, n *node) { c.File = d.file(path, n) }},
+		{Name: "secret_file", Help: "a file with 32 hexadecimal digits a line; the first makes cookies, all are accepted",
+			Decode: func(path string, n *node) { c.File = d.file(path, n) }},
 	})
 }
 
@@ -138,11 +145,11 @@ func (d *decoder) limits(path string, n *node, l *Limits) {
 		return
 	}
 	d.Fields(path, n, []key{
-		{Name: "rate", Decode: func(path string, n *node) { l.Rate = d.Integer(path, n, 1, 60_000) }},
-		{Name: "slip", Decode: func(path string, n *node) { l.Slip = d.Integer(path, n, 0, 100) }},
-		{Name: "prefix4", Decode: func(path string, n *node) { l.Prefix4 = d.Integer(path, n, 8, 32) }},
-		{Name: "prefix6", Decode: func(path string, n *node) { l.Prefix6 = d.Integer(path, n, 16, 128) }},
-		{Name: "exempt", Decode: func(path string, n *node) { l.Exempt = d.prefixes(path, n) }},
+		{Name: "rate", Default: "200", Help: "answers a second to a network", Decode: func(path string, n *node) { l.Rate = d.Integer(path, n, 1, 60_000) }},
+		{Name: "slip", Default: "2", Help: "every n-th answer above the rate is sent truncated", Decode: func(path string, n *node) { l.Slip = d.Integer(path, n, 0, 100) }},
+		{Name: "prefix4", Default: "24", Help: "length of an IPv4 network", Decode: func(path string, n *node) { l.Prefix4 = d.Integer(path, n, 8, 32) }},
+		{Name: "prefix6", Default: "56", Help: "length of an IPv6 network", Decode: func(path string, n *node) { l.Prefix6 = d.Integer(path, n, 16, 128) }},
+		{Name: "exempt", Help: "addresses and prefixes without a limit", Decode: func(path string, n *node) { l.Exempt = d.prefixes(path, n) }},
 	})
 }
 
@@ -180,15 +187,15 @@ func (d *decoder) zone(path string, n *node) Zone {
 	var routed *node
 	at := ""
 	d.Fields(path, n, []key{
-		{Name: "name", Decode: func(path string, n *node) { z.Name = d.domain(path, n) }},
-		{Name: "file", Decode: func(path string, n *node) { z.File = d.file(path, n) }},
-		{Name: "transfer", Decode: func(path string, n *node) { z.Transfer = d.prefixes(path, n) }},
-		{Name: "key", Decode: func(path string, n *node) {
+		{Name: "name", Help: "of the zone", Decode: func(path string, n *node) { z.Name = d.domain(path, n) }},
+		{Name: "file", Help: "master file, absolute or beside the configuration", Decode: func(path string, n *node) { z.File = d.file(path, n) }},
+		{Name: "transfer", Help: "addresses and prefixes that may copy the zone (default: nobody)", Decode: func(path string, n *node) { z.Transfer = d.prefixes(path, n) }},
+		{Name: "key", Help: "path of a single key, without .key and .private", Decode: func(path string, n *node) {
 			z.Key = strings.TrimSuffix(strings.TrimSuffix(d.file(path, n), ".private"), ".key")
 		}},
-		{Name: "keys", Decode: func(path string, n *node) { z.Keys = d.file(path, n) }},
+		{Name: "keys", Help: "folder with the zone's keys", Decode: func(path string, n *node) { z.Keys = d.file(path, n) }},
 		{Name: "dnssec", Now: "keys"},
-		{Name: "routed", Decode: func(path string, n *node) { at, routed = path, n }},
+		{Name: "routed", Help: "services by name", Decode: func(path string, n *node) { at, routed = path, n }},
 	})
 	d.Require(path, n, "name", "file")
 	if z.Key != "" && z.Keys != "" {
@@ -236,7 +243,7 @@ func check(doc *document.Decoder, cfg *Config) {
 	d.checkServices(cfg)
 	d.checkSources(cfg)
 	if cfg.TCP.PerNetwork > cfg.TCP.Connections && d.Given("tcp.per_network") {
-		d.Refuse("tcp.per_network", fmt.Sprintf("%d is above the %d connections in all", cfg.TCP.PerNetwork, cfg.TCP.Connections), "per_network at most connections")
+		d.Refuse("tcp.per_network", fmt.Sprintf("%d is above the %d connections in total", cfg.TCP.PerNetwork, cfg.TCP.Connections), "per_network at most connections")
 	}
 	if cfg.Limits.Rate == 0 && d.Given("limits") {
 		d.Warn(d.Place("limits"), "limits", "is none: strangers may have this server send answers to others (reflection)")

@@ -40,12 +40,13 @@ const (
 func (d *decoder) service(path, name string, n *node) Service {
 	s := Service{Name: name, TTL: defaultTTL, Answers: defaultAnswers, Fallback: Fallback{All: true}, Path: path}
 	d.Fields(path, n, []key{
-		{Name: "ttl", Decode: func(path string, n *node) {
+		{Name: "ttl", Default: "20s", Help: "of answers", Decode: func(path string, n *node) {
 			s.TTL = d.Between(path, n, time.Second, 24*time.Hour).Truncate(time.Second)
 		}},
-		{Name: "answers", Decode: func(path string, n *node) { s.Answers = d.Integer(path, n, 1, maxAnswers) }},
-		{Name: "fallback", Decode: func(path string, n *node) { s.Fallback = d.fallback(path, n) }},
-		{Name: "https", Decode: func(path string, n *node) { s.HTTPS = d.https(path, n) }},
+		{Name: "answers", Default: "1", Help: "surrogates in an answer", Decode: func(path string, n *node) { s.Answers = d.Integer(path, n, 1, maxAnswers) }},
+		{Name: "fallback", Default: "all", Help: "when the policy has no surrogate: all, none, or addresses",
+			Decode: func(path string, n *node) { s.Fallback = d.fallback(path, n) }},
+		{Name: "https", Help: "HTTPS records", Decode: func(path string, n *node) { s.HTTPS = d.https(path, n) }},
 	})
 	return s
 }
@@ -64,7 +65,7 @@ func (d *decoder) fallback(path string, n *node) Fallback {
 func (d *decoder) https(path string, n *node) *HTTPS {
 	h := &HTTPS{}
 	d.Fields(path, n, []key{
-		{Name: "alpn", Decode: func(path string, n *node) {
+		{Name: "alpn", Help: "protocols of the servers, such as h2", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxAnswers)
 			h.ALPN = document.Distinct(d.Decoder, path, n, func(path string, n *node) string {
 				s := d.Text(path, n)
@@ -74,7 +75,7 @@ func (d *decoder) https(path string, n *node) *HTTPS {
 				return s
 			})
 		}},
-		{Name: "port", Decode: func(path string, n *node) { h.Port = uint16(d.Integer(path, n, 1, 65535)) }},
+		{Name: "port", Help: "of the servers, if it is not 443", Decode: func(path string, n *node) { h.Port = uint16(d.Integer(path, n, 1, 65535)) }},
 	})
 	d.Require(path, n, "alpn")
 	return h

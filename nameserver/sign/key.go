@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,7 +50,7 @@ func Load(path, origin string) (*Key, error) {
 	}
 	info, err := os.Stat(path + ".private")
 	if err != nil {
-		return nil, err
+		return nil, missing(err, path, origin)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		return nil, fmt.Errorf("%s.private may be read by others than its owner: chmod 600 %[1]s.private", path)
@@ -65,7 +66,7 @@ func Load(path, origin string) (*Key, error) {
 	}
 	signer, ok := private.(crypto.Signer)
 	if !ok {
-		return nil, fmt.Errorf("%s.private holds no key that can sign", path)
+		return nil, fmt.Errorf("%s.private holds no key that can sign (%s)", path, makes(path, origin))
 	}
 	k := &Key{Path: path, Record: record, private: signer, made: make(map[string]signature)}
 	if _, err := secret.Seek(0, io.SeekStart); err != nil {
@@ -79,15 +80,28 @@ func Load(path, origin string) (*Key, error) {
 		err = sig.Verify(record, []dns.RR{record})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: the private key does not belong to the public one: %w", path, err)
+		return nil, fmt.Errorf("%s: the private key does not belong to the public one: %w (copy both files of a key)", path, err)
 	}
 	return k, nil
+}
+
+// missing adds how to make a key to the error about a file that is not there.
+func missing(err error, path, origin string) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w (%s)", err, makes(path, origin))
+	}
+	return err
+}
+
+// makes says how to make a key beside the files of path.
+func makes(path, origin string) string {
+	return fmt.Sprintf("baton nameserver key %s --folder %s makes one", strings.TrimSuffix(origin, "."), filepath.Dir(path))
 }
 
 func readRecord(path, origin string) (*dns.DNSKEY, error) {
 	public, err := os.Open(path + ".key")
 	if err != nil {
-		return nil, err
+		return nil, missing(err, path, origin)
 	}
 	defer public.Close()
 	rr, err := dns.ReadRR(public, path+".key")
@@ -96,10 +110,10 @@ func readRecord(path, origin string) (*dns.DNSKEY, error) {
 	}
 	key, ok := rr.(*dns.DNSKEY)
 	if !ok {
-		return nil, fmt.Errorf("%s.key holds no DNSKEY record", path)
+		return nil, fmt.Errorf("%s.key holds no DNSKEY record (%s)", path, makes(path, origin))
 	}
 	if !strings.EqualFold(key.Hdr.Name, origin) {
-		return nil, fmt.Errorf("%s.key is a key of %s, and the zone is %s", path, key.Hdr.Name, origin)
+		return nil, fmt.Errorf("%s.key is a key of %s, and the zone is %s (%s)", path, key.Hdr.Name, origin, makes(path, origin))
 	}
 	if key.Algorithm != dns.ECDSAP256SHA256 && key.Algorithm != dns.ED25519 {
 		return nil, fmt.Errorf("%s.key has the algorithm %s (ECDSAP256SHA256 or ED25519: others are too slow to sign each answer)",
@@ -137,7 +151,7 @@ func readTimes(from io.Reader) (t Times, err error) {
 func LoadFolder(folder, origin string) ([]*Key, error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return nil, err
+		return nil, missing(err, filepath.Join(folder, "K"), origin)
 	}
 	var (
 		all  []*Key
@@ -156,7 +170,7 @@ func LoadFolder(folder, origin string) ([]*Key, error) {
 		all = append(all, k)
 	}
 	if len(errs) == 0 && len(all) == 0 {
-		errs = append(errs, fmt.Errorf("%s has no key of %s (dnssec-keygen -a ECDSAP256SHA256 -K %[1]s %[2]s)", folder, strings.TrimSuffix(origin, ".")))
+		errs = append(errs, fmt.Errorf("%s has no key of %s (%s)", folder, strings.TrimSuffix(origin, "."), makes(filepath.Join(folder, "K"), origin)))
 	}
 	slices.SortFunc(all, func(a, b *Key) int { return strings.Compare(a.Path, b.Path) })
 	return all, errors.Join(errs...)

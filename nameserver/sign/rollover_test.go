@@ -257,7 +257,7 @@ func TestStates(t *testing.T) {
 // TestFolder: files of dnssec-keygen are read, and mistakes told for each.
 func TestFolder(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := LoadFolder(dir, origin); err == nil || !strings.Contains(err.Error(), "has no key of example.test (dnssec-keygen -a ECDSAP256SHA256 -K "+dir+" example.test)") {
+	if _, err := LoadFolder(dir, origin); err == nil || !strings.Contains(err.Error(), "has no key of example.test (baton nameserver key example.test --folder "+dir+" makes one)") {
 		t.Errorf("%v", err)
 	}
 	path, _, err := Generate(dir, origin)

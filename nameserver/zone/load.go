@@ -150,7 +150,7 @@ func (l *loader) add(rr dns.RR) {
 		l.wrong(here, "%v", err)
 		return
 	case !key.Within(l.zone.Key):
-		l.wrong(here, "%s is outside of the zone %s", h.Name, l.zone.Origin)
+		l.wrong(here, "%s is outside of the zone %s (a name of the zone, or another file)", h.Name, l.zone.Origin)
 		return
 	case h.Class != dns.ClassINET:
 		l.wrong(here, "class %s is not served (IN)", dns.ClassToString[h.Class])

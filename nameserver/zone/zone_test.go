@@ -29,8 +29,8 @@ func TestMistakes(t *testing.T) {
 		{"an unknown type", start + "a ADDRESS 192.0.2.1\n", `z:5:10: `},
 		{"a bad time", start + "$TTL never\n", `z:5:10: expecting $TTL value, not this...: "never"`},
 		{"an unbalanced bracket", start + "a TXT ( \"x\"\n", "z:5"},
-		{"outside", start + "other.test. A 192.0.2.1\n", "z:5: other.test. is outside of the zone example.test."},
-		{"a name that only ends alike", start + "notexample.test. A 192.0.2.1\n", "z:5: notexample.test. is outside of the zone example.test."},
+		{"outside", start + "other.test. A 192.0.2.1\n", "z:5: other.test. is outside of the zone example.test. (a name of the zone, or another file)"},
+		{"a name that only ends alike", start + "notexample.test. A 192.0.2.1\n", "z:5: notexample.test. is outside of the zone example.test. (a name of the zone, or another file)"},
 		{"another class", start + "a CH A 192.0.2.1\n", "z:5"},
 		{"an alias with other data", start + "a CNAME ns\na TXT x\n", "z:5: a.example.test. is an alias (CNAME) and has other records too (RFC 1034, section 3.6.2)"},
 		{"two aliases", start + "a CNAME ns\na CNAME b\n", "z:6: a.example.test. has more than one CNAME"},
@@ -49,7 +49,7 @@ func TestMistakes(t *testing.T) {
 		{"data that is missing", start + "a MX 10\n", "z:5"},
 		{"a file that is not there", start + "$INCLUDE none\n", `z:5:13: $INCLUDE "none": file does not exist`},
 		{"many", start + strings.Repeat("a CH A 192.0.2.1\n", 3), "z:5"},
-		{"a record of several lines", start + "\n; remark\nother.test. TXT ( \"a\"\n  \"b\" )\n", "z:7: other.test. is outside of the zone example.test."},
+		{"a record of several lines", start + "\n; remark\nother.test. TXT ( \"a\"\n  \"b\" )\n", "z:7: other.test. is outside of the zone example.test. (a name of the zone, or another file)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := parse(tt.text)
@@ -143,7 +143,7 @@ func TestInclude(t *testing.T) {
 		}
 	}
 	write("zones/hosts/web", "\n\nwww A 192.0.2.2\nother.test. A 192.0.2.3\n")
-	if _, err := load("$INCLUDE hosts/web\n"); err == nil || err.Error() != filepath.Join(dir, "zones/hosts/web")+":4: other.test. is outside of the zone example.test." {
+	if _, err := load("$INCLUDE hosts/web\n"); err == nil || err.Error() != filepath.Join(dir, "zones/hosts/web")+":4: other.test. is outside of the zone example.test. (a name of the zone, or another file)" {
 		t.Errorf("%v", err)
 	}
 	write("zones/hosts/web", "\nwww A nonsense\n")

@@ -20,11 +20,34 @@ type test struct {
 	fuzz      bool
 }
 
-// findTests reads the test files of every package of the module.
+// modules are the folders of the modules that have tests.
+var modules = []string{".", "kubernetes"}
+
+// moduleOf is the folder of a package's module.
+func moduleOf(pkg string) string {
+	if strings.HasPrefix(pkg+"/", "baton/kubernetes/") {
+		return "kubernetes"
+	}
+	return "."
+}
+
+// findTests reads the test files of every package of the modules.
 func findTests() ([]test, error) {
-	out, err := goCommand("list", "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles", "./...").Output()
+	var found []test
+	for _, m := range modules {
+		of, err := findTestsOf(m)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, of...)
+	}
+	return found, nil
+}
+
+func findTestsOf(module string) ([]test, error) {
+	out, err := goCommand("list", "-C", module, "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles", "./...").Output()
 	if err != nil {
-		return nil, fmt.Errorf("list packages: %w", err)
+		return nil, fmt.Errorf("list packages of %s: %w", module, err)
 	}
 	var found []test
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {

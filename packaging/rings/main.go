@@ -1,4 +1,4 @@
-// Command rings runs all tests of the module and says, ring by ring, what ran (docs: the five rings of tests). The
+// Command rings runs all tests of the modules and says, ring by ring, what ran (docs: the five rings of tests). The
 // ring of a test follows from its file: *_long_test.go is ring 5, one that imports baton/lab ring 4, one of
 // datapath ring 3, a fuzz target ring 2, all others ring 1. A skipped test makes the run fail where CI=true or
 // BATON_RINGS=all. Ring 5 runs with BATON_RINGS=long only; BATON_RINGS=check runs ring 1 and the seeds of ring 2, but for what has not
@@ -36,7 +36,7 @@ func run() error {
 	s := newSummary(tests)
 	switch os.Getenv("BATON_RINGS") {
 	case "long":
-		err = lane{packages: []string{"./..."}}.run(s, "$^")
+		err = lane{packages: []string{"./...", "baton/kubernetes/..."}}.run(s, "$^")
 	case "check":
 		err = check(tests, s)
 	default:

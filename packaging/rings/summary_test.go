@@ -37,6 +37,14 @@ func TestRingOfATest(t *testing.T) {
 	}
 }
 
+func TestModuleOf(t *testing.T) {
+	for pkg, want := range map[string]string{"baton/router": ".", "./...": ".", "baton/kubernetes/translate": "kubernetes", "baton/kubernetes": "kubernetes", "baton/kubernetesx": "."} {
+		if got := moduleOf(pkg); got != want {
+			t.Errorf("%s is of module %s, want %s", pkg, got, want)
+		}
+	}
+}
+
 func TestVerdict(t *testing.T) {
 	skip := []event{
 		{Action: "output", Package: "p", Test: "TestA", Output: "    lab.go:51: SKIP ring 4 (lab): network namespaces need root\n"},

@@ -90,22 +90,24 @@ func Decode(d *document.Decoder, at string, n *document.Node, more ...document.K
 	p := &decoder{d, at}
 	cfg := policy.Config{}
 	keys := append([]key{
-		{Name: "sites", Decode: func(path string, n *node) {
+		{Name: "sites", Help: "by name", Decode: func(path string, n *node) {
 			p.AtMost(path, n, maxSites)
 			p.Entries(path, n, func(path, name string, n *node) { cfg.Sites = append(cfg.Sites, p.site(path, name, n)) })
 		}},
-		{Name: "default", Decode: func(path string, n *node) { cfg.Default = p.noneOr(path, n) }},
-		{Name: "locate", Decode: func(path string, n *node) {
+		{Name: "default", Help: "site of a client that no method locates: one of them, or none (default: the only site)",
+			Decode: func(path string, n *node) { cfg.Default = p.noneOr(path, n) }},
+		{Name: "locate", Default: "[zone, distance, geo]", Help: "order of methods", Decode: func(path string, n *node) {
 			cfg.Locate = document.Distinct(d, path, n, func(path string, n *node) policy.Method {
 				return policy.Method(p.Choice(path, n, "is no way to find a client's site", "zone", "distance", "geo"))
 			})
 		}},
-		{Name: "coverage", Decode: func(path string, n *node) { cfg.Coverage = p.FilePath(path, n) }},
-		{Name: "geo", Decode: func(path string, n *node) { cfg.GeoDatabase = p.FilePath(path, n) }},
-		{Name: "countries", Decode: func(path string, n *node) { cfg.Countries = p.countries(path, n) }},
-		{Name: "resume", Decode: func(path string, n *node) { cfg.Resume = p.Percent(path, n, 1, 100) }},
-		{Name: "bypass", Decode: func(path string, n *node) { cfg.Bypass = p.Text(path, n) }},
-		{Name: "services", Decode: func(path string, n *node) {
+		{Name: "coverage", Help: "path of a zone file, at most 256 MiB", Decode: func(path string, n *node) { cfg.Coverage = p.FilePath(path, n) }},
+		{Name: "geo", Help: "path of a database", Decode: func(path string, n *node) { cfg.GeoDatabase = p.FilePath(path, n) }},
+		{Name: "countries", Help: "site by ISO 3166-1 code", Decode: func(path string, n *node) { cfg.Countries = p.countries(path, n) }},
+		{Name: "resume", Default: "90%", Help: "of the capacity, at which a full site gets clients again",
+			Decode: func(path string, n *node) { cfg.Resume = p.Percent(path, n, 1, 100) }},
+		{Name: "bypass", Help: "where to send a client that nothing can serve (default: refuse)", Decode: func(path string, n *node) { cfg.Bypass = p.Text(path, n) }},
+		{Name: "services", Help: "rules by name, for some hosts", Decode: func(path string, n *node) {
 			p.AtMost(path, n, maxServices)
 			p.List(path, n, func(path string, n *node) { cfg.Services = append(cfg.Services, p.service(path, n)) })
 		}},
@@ -133,21 +135,21 @@ func (p *decoder) noneOr(path string, n *node) string {
 func (p *decoder) site(path, name string, n *node) policy.Site {
 	s := policy.Site{Name: p.Label(path, &node{Place: p.Place(path), Kind: document.Scalar, Text: name})}
 	p.Fields(path, n, []key{
-		{Name: "location", Decode: func(path string, n *node) { s.Location = p.location(path, n) }},
-		{Name: "capacity", Decode: func(path string, n *node) { s.Capacity = p.Integer(path, n, 1, maxSessions) }},
-		{Name: "state", Decode: func(path string, n *node) { s.Maintenance = p.maintenance(path, n) }},
-		{Name: "clients", Decode: func(path string, n *node) {
+		{Name: "location", Help: "of the site (default: that of the zone file)", Decode: func(path string, n *node) { s.Location = p.location(path, n) }},
+		{Name: "capacity", Help: "sessions of all its surrogates (default: no limit)", Decode: func(path string, n *node) { s.Capacity = p.Integer(path, n, 1, maxSessions) }},
+		{Name: "state", Default: "in-service", Help: "maintenance: no new sessions", Decode: func(path string, n *node) { s.Maintenance = p.maintenance(path, n) }},
+		{Name: "clients", Help: "coverage zones: prefixes or addresses", Decode: func(path string, n *node) {
 			p.AtMost(path, n, maxClients)
 			s.Clients = document.Distinct(p.Decoder, path, n, p.AddressOrPrefix)
 		}},
-		{Name: "spill", Decode: func(path string, n *node) {
+		{Name: "spill", Help: "sites that take over, in order, or none (default: all others, nearest first)", Decode: func(path string, n *node) {
 			if s.Spill = []string{}; n.Text == "none" {
 				return
 			}
 			p.AtMost(path, n, maxSites)
 			s.Spill = document.Distinct(p.Decoder, path, n, p.Label)
 		}},
-		{Name: "surrogates", Decode: func(path string, n *node) {
+		{Name: "surrogates", Help: "by name, which is unique in the policy", Decode: func(path string, n *node) {
 			p.AtMost(path, n, maxSurrogates)
 			p.Entries(path, n, func(path, name string, n *node) { s.Surrogates = append(s.Surrogates, p.surrogate(path, name, n)) })
 		}},
@@ -162,8 +164,8 @@ func (p *decoder) maintenance(path string, n *node) bool {
 func (p *decoder) location(path string, n *node) policy.Coordinates {
 	var c policy.Coordinates
 	p.Fields(path, n, []key{
-		{Name: "latitude", Decode: func(path string, n *node) { c.Latitude = p.degrees(path, n, 90) }},
-		{Name: "longitude", Decode: func(path string, n *node) { c.Longitude = p.degrees(path, n, 180) }},
+		{Name: "latitude", Help: "degrees", Decode: func(path string, n *node) { c.Latitude = p.degrees(path, n, 90) }},
+		{Name: "longitude", Help: "degrees", Decode: func(path string, n *node) { c.Longitude = p.degrees(path, n, 180) }},
 	})
 	p.Require(path, n, "latitude", "longitude")
 	return c
@@ -172,14 +174,14 @@ func (p *decoder) location(path string, n *node) policy.Coordinates {
 func (p *decoder) surrogate(path, name string, n *node) policy.Surrogate {
 	u := policy.Surrogate{Name: p.Label(path, &node{Place: p.Place(path), Kind: document.Scalar, Text: name}), Weight: 1}
 	p.Fields(path, n, []key{
-		{Name: "weight", Decode: func(path string, n *node) { u.Weight = p.Integer(path, n, 0, maxWeight) }},
-		{Name: "capacity", Decode: func(path string, n *node) { u.Capacity = p.Integer(path, n, 1, maxSessions) }},
-		{Name: "state", Decode: func(path string, n *node) { u.Maintenance = p.maintenance(path, n) }},
-		{Name: "addresses", Decode: func(path string, n *node) {
+		{Name: "weight", Default: "1", Help: "share of its site's clients", Decode: func(path string, n *node) { u.Weight = p.Integer(path, n, 0, maxWeight) }},
+		{Name: "capacity", Help: "sessions (default: no limit)", Decode: func(path string, n *node) { u.Capacity = p.Integer(path, n, 1, maxSessions) }},
+		{Name: "state", Default: "in-service", Help: "maintenance: no new sessions", Decode: func(path string, n *node) { u.Maintenance = p.maintenance(path, n) }},
+		{Name: "addresses", Help: "for DNS", Decode: func(path string, n *node) {
 			p.AtMost(path, n, 16)
 			u.Addresses = document.Distinct(p.Decoder, path, n, p.Address)
 		}},
-		{Name: "host", Decode: func(path string, n *node) { u.Host = p.Text(path, n) }},
+		{Name: "host", Help: "authority for redirects, se1.example.org:8080", Decode: func(path string, n *node) { u.Host = p.Text(path, n) }},
 	})
 	return u
 }
@@ -202,10 +204,10 @@ func (p *decoder) countries(path string, n *node) map[string]string {
 // spreading has the keys of rules, which the policy and each service have.
 func (p *decoder) spreading(r *policy.Rules) []key {
 	return []key{
-		{Name: "spread", Decode: func(path string, n *node) {
+		{Name: "spread", Default: "object", Help: "what decides between the surrogates of a site", Decode: func(path string, n *node) {
 			r.Spread = policy.Spread(p.Choice(path, n, "is no way to spread requests", "object", "client", "key", "weight", "nearest", "load"))
 		}},
-		{Name: "query", Decode: func(path string, n *node) {
+		{Name: "query", Default: "none", Help: "query parameters that belong to an object: a list, or all", Decode: func(path string, n *node) {
 			switch n.Text {
 			case "all":
 				r.AllQuery = true
@@ -216,8 +218,9 @@ func (p *decoder) spreading(r *policy.Rules) []key {
 				r.Query = document.Distinct(p.Decoder, path, n, p.Text)
 			}
 		}},
-		{Name: "dispersion", Decode: func(path string, n *node) { r.Dispersion = p.Integer(path, n, 1, maxSurrogates) }},
-		{Name: "steer", Decode: func(path string, n *node) {
+		{Name: "dispersion", Default: "1", Help: "surrogates of a site that share an object",
+			Decode: func(path string, n *node) { r.Dispersion = p.Integer(path, n, 1, maxSurrogates) }},
+		{Name: "steer", Help: "weights by site; before all ways to locate a client", Decode: func(path string, n *node) {
 			r.Steer = make(map[string]int)
 			p.AtMost(path, n, maxSites)
 			p.Entries(path, n, func(path, name string, n *node) { r.Steer[name] = p.Integer(path, n, 0, maxWeight) })
@@ -225,10 +228,10 @@ func (p *decoder) spreading(r *policy.Rules) []key {
 				p.Wrong(n, path, "has no site with a weight above 0", "such as {wien: 3, bratislava: 1}")
 			}
 		}},
-		{Name: "sticky_prefix", Decode: func(path string, n *node) {
+		{Name: "sticky_prefix", Help: "what counts as one client: prefixes of these lengths", Decode: func(path string, n *node) {
 			p.Fields(path, n, []key{
-				{Name: "ipv4", Decode: func(path string, n *node) { r.Prefix4 = p.Integer(path, n, 1, 32) }},
-				{Name: "ipv6", Decode: func(path string, n *node) { r.Prefix6 = p.Integer(path, n, 1, 128) }},
+				{Name: "ipv4", Help: "24 if nothing else is given", Decode: func(path string, n *node) { r.Prefix4 = p.Integer(path, n, 1, 32) }},
+				{Name: "ipv6", Help: "48 if nothing else is given", Decode: func(path string, n *node) { r.Prefix6 = p.Integer(path, n, 1, 128) }},
 			})
 		}},
 	}
@@ -238,8 +241,12 @@ var hostForm = regexp.MustCompile(`^(\*\.)?([A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-
 
 func (p *decoder) service(path string, n *node) policy.Service {
 	var s policy.Service
+	spreading := p.spreading(&s.Rules)
+	for i := range spreading {
+		spreading[i].Default, spreading[i].Help = "", spreading[i].Help+" (default: that of the policy)"
+	}
 	p.Fields(path, n, append([]key{
-		{Name: "hosts", Decode: func(path string, n *node) {
+		{Name: "hosts", Help: "names of the service", Decode: func(path string, n *node) {
 			p.AtMost(path, n, 1024)
 			s.Hosts = document.Distinct(p.Decoder, path, n, func(path string, n *node) string {
 				host := strings.ToLower(p.Text(path, n))
@@ -249,8 +256,8 @@ func (p *decoder) service(path string, n *node) policy.Service {
 				return host
 			})
 		}},
-		{Name: "sites", Decode: func(path string, n *node) { s.Rules.Sites = document.Distinct(p.Decoder, path, n, p.Label) }},
-	}, p.spreading(&s.Rules)...))
+		{Name: "sites", Help: "that serve it (default: all)", Decode: func(path string, n *node) { s.Rules.Sites = document.Distinct(p.Decoder, path, n, p.Label) }},
+	}, spreading...))
 	p.Require(path, n, "hosts")
 	return s
 }

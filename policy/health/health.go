@@ -39,16 +39,20 @@ const longest = time.Hour
 func Decode(d *document.Decoder, path string, n *document.Node) *Check {
 	c := Default
 	d.Fields(path, n, []document.Key{
-		{Name: "scheme", Decode: func(path string, n *document.Node) {
+		{Name: "scheme", Default: "http", Help: "of the request; certificates are not checked", Decode: func(path string, n *document.Node) {
 			c.Scheme = d.Choice(path, n, "is no scheme of a check", "http", "https")
 		}},
-		{Name: "port", Decode: func(path string, n *document.Node) { c.Port = uint16(d.Integer(path, n, 1, 65535)) }},
-		{Name: "path", Decode: func(path string, n *document.Node) { c.Path = target(d, path, n) }},
-		{Name: "host", Decode: func(path string, n *document.Node) { c.Host = d.Text(path, n) }},
-		{Name: "interval", Decode: func(path string, n *document.Node) { c.Interval = d.Between(path, n, 100*time.Millisecond, longest) }},
-		{Name: "timeout", Decode: func(path string, n *document.Node) { c.Timeout = d.Between(path, n, 10*time.Millisecond, time.Minute) }},
-		{Name: "rise", Decode: func(path string, n *document.Node) { c.Rise = d.Integer(path, n, 1, 100) }},
-		{Name: "fall", Decode: func(path string, n *document.Node) { c.Fall = d.Integer(path, n, 1, 100) }},
+		{Name: "port", Help: "of the request (default: the surrogate's, else 80, or 443 of https)",
+			Decode: func(path string, n *document.Node) { c.Port = uint16(d.Integer(path, n, 1, 65535)) }},
+		{Name: "path", Default: "/", Help: "of the request", Decode: func(path string, n *document.Node) { c.Path = target(d, path, n) }},
+		{Name: "host", Help: "Host field of the request (default: the address)", Decode: func(path string, n *document.Node) { c.Host = d.Text(path, n) }},
+		{Name: "interval", Default: "2s", Help: "between two checks",
+			Decode: func(path string, n *document.Node) { c.Interval = d.Between(path, n, 100*time.Millisecond, longest) }},
+		{Name: "timeout", Default: "1s", Help: "until an answer counts as none",
+			Decode: func(path string, n *document.Node) { c.Timeout = d.Between(path, n, 10*time.Millisecond, time.Minute) }},
+		{Name: "rise", Default: "2", Help: "good answers in a row until a surrogate is up",
+			Decode: func(path string, n *document.Node) { c.Rise = d.Integer(path, n, 1, 100) }},
+		{Name: "fall", Default: "3", Help: "bad ones in a row until it is down", Decode: func(path string, n *document.Node) { c.Fall = d.Integer(path, n, 1, 100) }},
 	})
 	if d.Err() == nil && c.Timeout > c.Interval {
 		d.Refuse(document.Join(path, "timeout"), fmt.Sprintf("%v is longer than interval, %v", c.Timeout, c.Interval), "at most interval")

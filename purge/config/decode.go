@@ -46,16 +46,19 @@ func (d *decoder) config(root *node) *Config {
 	cfg := &Config{File: d.File(), Control: defaultControl, Limits: Limits{Marks: defaultMarks}}
 	dry := false
 	d.Fields("", root, []key{
-		{Name: "control", Decode: func(path string, n *node) { cfg.Control = d.SocketPath(path, n) }},
-		{Name: "metrics", Decode: func(path string, n *node) { cfg.Metrics = d.HostPort(path, n, "127.0.0.1:9468") }},
-		{Name: "cgroups", Decode: func(path string, n *node) { cfg.Cgroups = d.cgroups(path, n) }},
-		{Name: "dry_run", Decode: func(path string, n *node) { dry = d.Boolean(path, n) }},
-		{Name: "limits", Decode: func(path string, n *node) {
+		{Name: "control", Default: "/run/baton/purge.sock", Help: "unix socket of the commands", Decode: func(path string, n *node) { cfg.Control = d.SocketPath(path, n) }},
+		{Name: "metrics", Help: "host:port for Prometheus and /healthz (default: none)",
+			Decode: func(path string, n *node) { cfg.Metrics = d.HostPort(path, n, "127.0.0.1:9468") }},
+		{Name: "cgroups", Default: "[/]", Help: "control groups (version 2) whose processes' connections are watched, as in /proc/PID/cgroup; / is the whole host",
+			Decode: func(path string, n *node) { cfg.Cgroups = d.cgroups(path, n) }},
+		{Name: "dry_run", Default: "false", Help: "default of the policies", Decode: func(path string, n *node) { dry = d.Boolean(path, n) }},
+		{Name: "limits", Help: "bounds of memory", Decode: func(path string, n *node) {
 			d.Fields(path, n, []key{
-				{Name: "marks", Decode: func(path string, n *node) { cfg.Limits.Marks = d.Integer(path, n, 1, maxMarks) }},
+				{Name: "marks", Default: "262144", Help: "unresponsive connections that may be marked at a time",
+					Decode: func(path string, n *node) { cfg.Limits.Marks = d.Integer(path, n, 1, maxMarks) }},
 			})
 		}},
-		{Name: "policies", Decode: func(path string, n *node) {
+		{Name: "policies", Help: "at most 64; the first one that matches a connection applies", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxPolicies)
 			d.NonEmptyList(path, n, func(at string, n *node) { cfg.Policies = append(cfg.Policies, d.policy(at, n)) })
 		}},
@@ -102,15 +105,19 @@ func within(inner, outer string) bool {
 func (d *decoder) policy(path string, n *node) Policy {
 	p := Policy{Policy: defaultPolicy, Line: n.Line}
 	d.Fields(path, n, []key{
-		{Name: "name", Decode: func(path string, n *node) { p.Name = d.Label(path, n) }},
-		{Name: "addresses", Decode: func(path string, n *node) { p.Addresses = d.prefixes(path, n, true) }},
-		{Name: "ports", Decode: func(path string, n *node) { p.Ports = d.PortsList(path, n, maxPorts) }},
-		{Name: "max_retries", Decode: func(path string, n *node) { p.MaxRetries = d.Integer(path, n, 0, maxRetries) }},
-		{Name: "wait", Decode: func(path string, n *node) { p.Wait = int(100*d.Percent(path, n, 0, maxWait) + 0.5) }},
-		{Name: "floor", Decode: func(path string, n *node) { p.Floor = d.time(path, n) }},
-		{Name: "ceiling", Decode: func(path string, n *node) { p.Ceiling = d.time(path, n) }},
-		{Name: "exempt", Decode: func(path string, n *node) { p.Exempt = d.prefixes(path, n, false) }},
-		{Name: "dry_run", Decode: func(path string, n *node) { p.DryRun = d.Boolean(path, n) }},
+		{Name: "name", Help: "in the status and in metrics", Decode: func(path string, n *node) { p.Name = d.Label(path, n) }},
+		{Name: "addresses", Help: "addresses or prefixes of servers on this host (default: all)",
+			Decode: func(path string, n *node) { p.Addresses = d.prefixes(path, n, true) }},
+		{Name: "ports", Help: "numbers and ranges, such as 8000-8100", Decode: func(path string, n *node) { p.Ports = d.PortsList(path, n, maxPorts) }},
+		{Name: "max_retries", Default: "0", Help: "a connection is dormant after this many retransmission timeouts and one",
+			Decode: func(path string, n *node) { p.MaxRetries = d.Integer(path, n, 0, maxRetries) }},
+		{Name: "wait", Default: "100%", Help: "how long the last retransmission stays unanswered, as a share of its timeout, less 40 ms",
+			Decode: func(path string, n *node) { p.Wait = int(100*d.Percent(path, n, 0, maxWait) + 0.5) }},
+		{Name: "floor", Default: "360ms", Help: "a connection is unresponsive at least this long before it is closed", Decode: func(path string, n *node) { p.Floor = d.time(path, n) }},
+		{Name: "ceiling", Default: "30s", Help: "after this long without an answer it is closed at its next timeout", Decode: func(path string, n *node) { p.Ceiling = d.time(path, n) }},
+		{Name: "exempt", Help: "addresses or prefixes of clients whose connections are never closed",
+			Decode: func(path string, n *node) { p.Exempt = d.prefixes(path, n, false) }},
+		{Name: "dry_run", Help: "nothing is closed, only counted and logged (default: that of the file)", Decode: func(path string, n *node) { p.DryRun = d.Boolean(path, n) }},
 	})
 	d.Require(path, n, "name", "ports")
 	if p.Addresses == nil {

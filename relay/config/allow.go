@@ -13,8 +13,8 @@ const maxPorts = 16
 func (d *decoder) allow(path string, n *node) Allow {
 	var a Allow
 	d.Fields(path, n, []key{
-		{Name: "prefix", Decode: func(path string, n *node) { a.Prefix = d.Prefix(path, n) }},
-		{Name: "ports", Decode: func(path string, n *node) { a.Ports = d.PortsList(path, n, maxPorts) }},
+		{Name: "prefix", Help: "addresses of servers", Decode: func(path string, n *node) { a.Prefix = d.Prefix(path, n) }},
+		{Name: "ports", Help: "numbers and ranges, at most 16 (default: all)", Decode: func(path string, n *node) { a.Ports = d.PortsList(path, n, maxPorts) }},
 	})
 	d.Require(path, n, "prefix")
 	return a

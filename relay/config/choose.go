@@ -24,15 +24,19 @@ func defaultChoose() Choose {
 
 func (d *decoder) choose(path string, n *node, out *Choose) {
 	d.Fields(path, n, []key{
-		{Name: "clouds", Decode: func(path string, n *node) {
+		{Name: "clouds", Default: "prefer", Help: "routes over several clouds: only if 10 % faster (prefer), any, or one cloud alone", Decode: func(path string, n *node) {
 			out.Clouds = plan.Clouds(d.Choice(path, n, "is not a policy for clouds",
 				string(plan.PreferOne), string(plan.AnyCloud), string(plan.OneCloud)))
 		}},
 		{Name: "most", Now: "max_relays"},
-		{Name: "max_relays", Decode: func(path string, n *node) { out.Most = d.Integer(path, n, 1, trunkproto.MaxHops) }},
-		{Name: "refresh", Decode: func(path string, n *node) { out.Refresh = d.Between(path, n, 10*time.Second, maxTimeout) }},
-		{Name: "margin", Decode: func(path string, n *node) { out.Margin = d.Percent(path, n, 1, 1000) }},
-		{Name: "dwell", Decode: func(path string, n *node) { out.Dwell = d.Between(path, n, time.Second, time.Hour) }},
+		{Name: "max_relays", Default: "3", Help: "relays on a route, including this one",
+			Decode: func(path string, n *node) { out.Most = d.Integer(path, n, 1, trunkproto.MaxHops) }},
+		{Name: "refresh", Default: "5m", Help: "interval between measurements of the same distance, at least 10s",
+			Decode: func(path string, n *node) { out.Refresh = d.Between(path, n, 10*time.Second, maxTimeout) }},
+		{Name: "margin", Default: "10%", Help: "by how much a route must be better to replace the current one",
+			Decode: func(path string, n *node) { out.Margin = d.Percent(path, n, 1, 1000) }},
+		{Name: "dwell", Default: "30s", Help: "how long a relay must be reachable again before it is used again",
+			Decode: func(path string, n *node) { out.Dwell = d.Between(path, n, time.Second, time.Hour) }},
 	})
 }
 

@@ -15,19 +15,21 @@ const credentialsExample = "tls: {certificate: ..., key: ..., authority: ...}, h
 // credentialKeys are those of the top level, of trunks and of a peer.
 func (d *decoder) credentialKeys(out *Credentials) []key {
 	return []key{
-		{Name: string(TLS), Decode: func(path string, n *node) {
+		{Name: string(TLS), Help: "mutual TLS 1.3", Decode: func(path string, n *node) {
 			out.Security = TLS
 			d.Fields(path, n, []key{
-				{Name: "certificate", Decode: func(path string, n *node) { out.Certificate = d.FilePath(path, n) }},
-				{Name: "key", Decode: func(path string, n *node) { out.Key = d.FilePath(path, n) }},
-				{Name: "authority", Decode: func(path string, n *node) { out.Authority = d.FilePath(path, n) }},
+				{Name: "certificate", Help: "PEM file with this relay's certificate, which has its name",
+					Decode: func(path string, n *node) { out.Certificate = d.FilePath(path, n) }},
+				{Name: "key", Help: "PEM file with the private key", Decode: func(path string, n *node) { out.Key = d.FilePath(path, n) }},
+				{Name: "authority", Help: "PEM file with the authorities of the peers' certificates", Decode: func(path string, n *node) { out.Authority = d.FilePath(path, n) }},
 				{Name: "ca", Now: "authority"},
 			})
 			d.Require(path, n, "certificate", "key", "authority")
 		}},
-		{Name: string(Plaintext), Decode: func(path string, n *node) {
+		{Name: string(Plaintext), Help: "no encryption: only the header of each trunk is authenticated", Decode: func(path string, n *node) {
 			out.Security = Plaintext
-			d.Fields(path, n, []key{{Name: "secret_file", Decode: func(path string, n *node) { out.SecretFile = d.FilePath(path, n) }}})
+			d.Fields(path, n, []key{{Name: "secret_file", Help: "file of mode 0600 or 0400 with at least 32 bytes in base64 or hex, the same on both ends",
+				Decode: func(path string, n *node) { out.SecretFile = d.FilePath(path, n) }}})
 			d.Require(path, n, "secret_file")
 		}},
 		{Name: "security", Now: "tls or plaintext"},

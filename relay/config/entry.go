@@ -16,27 +16,28 @@ const (
 func (d *decoder) entry(path string, n *node) Entry {
 	e := Entry{Mode: Plain, EarlySYN: EarlyOff, ClientAddress: Hidden, Line: n.Line}
 	d.Fields(path, n, []key{
-		{Name: "name", Decode: func(path string, n *node) { e.Name = d.Label(path, n) }},
-		{Name: "listen", Decode: func(path string, n *node) { e.Listen = d.ListenAddrPort(path, n) }},
-		{Name: "mode", Decode: func(path string, n *node) {
+		{Name: "name", Help: "in metrics and messages (default: mode and port)", Decode: func(path string, n *node) { e.Name = d.Label(path, n) }},
+		{Name: "listen", Help: "address and port for clients", Decode: func(path string, n *node) { e.Listen = d.ListenAddrPort(path, n) }},
+		{Name: "mode", Default: "plain", Help: "where the destination of a flow comes from", Decode: func(path string, n *node) {
 			e.Mode = Mode(d.Choice(path, n, "is not a mode",
 				string(Plain), string(Transparent), string(Proxy), string(SOCKS5), string(Connect)))
 		}},
-		{Name: "destination", Decode: func(path string, n *node) { e.Destination = d.AddrPort(path, n) }},
-		{Name: "intercept", Decode: func(path string, n *node) { e.Intercept = d.intercept(path, n) }},
-		{Name: "interfaces", Decode: func(path string, n *node) {
+		{Name: "destination", Help: "mode plain: the server's address", Decode: func(path string, n *node) { e.Destination = d.AddrPort(path, n) }},
+		{Name: "intercept", Help: "mode transparent: packets to these destinations are received", Decode: func(path string, n *node) { e.Intercept = d.intercept(path, n) }},
+		{Name: "interfaces", Help: "on which clients arrive; required by intercept and early_syn", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxInterfaces)
 			e.Interfaces = document.Distinct(d.Decoder, path, n, d.Device)
 		}},
-		{Name: "early_syn", Decode: func(path string, n *node) {
+		{Name: "early_syn", Default: "off", Help: "whether the onward connection begins with the client's SYN", Decode: func(path string, n *node) {
 			e.EarlySYN = EarlySYN(d.Choice(path, n, "is not a kind of early SYN", string(EarlyOff), string(Optimistic), string(ConnectFirst)))
 		}},
-		{Name: "via", Decode: func(path string, n *node) { d.via(path, n, &e) }},
-		{Name: "client_address", Decode: func(path string, n *node) {
+		{Name: "via", Help: "relays of the route in order, or auto (default: this relay connects itself)", Decode: func(path string, n *node) { d.via(path, n, &e) }},
+		{Name: "client_address", Default: "relay", Help: "source address that the server sees", Decode: func(path string, n *node) {
 			e.ClientAddress = ClientAddress(d.Choice(path, n, "is not a client address",
 				string(Hidden), string(Spoofed), string(ProxyHeader)))
 		}},
-		{Name: "congestion", Decode: func(path string, n *node) { e.Congestion = d.congestion(path, n) }},
+		{Name: "congestion", Default: "system", Help: "congestion control towards clients and servers",
+			Decode: func(path string, n *node) { e.Congestion = d.congestion(path, n) }},
 	})
 	d.Require(path, n, "listen")
 	if e.Name == "" && d.Err() == nil {
@@ -78,11 +79,11 @@ func (d *decoder) checkMode(path string, n *node, e *Entry) {
 func (d *decoder) intercept(path string, n *node) *Intercept {
 	i := &Intercept{}
 	d.Fields(path, n, []key{
-		{Name: "destinations", Decode: func(path string, n *node) {
+		{Name: "destinations", Help: "prefixes of the listener's address family", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxDestinations)
 			d.NonEmptyList(path, n, func(at string, n *node) { i.Destinations = append(i.Destinations, d.Prefix(at, n)) })
 		}},
-		{Name: "ports", Decode: func(path string, n *node) { i.Ports = d.PortsList(path, n, maxPorts) }},
+		{Name: "ports", Help: "numbers and ranges", Decode: func(path string, n *node) { i.Ports = d.PortsList(path, n, maxPorts) }},
 	})
 	d.Require(path, n, "destinations", "ports")
 	return i

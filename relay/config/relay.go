@@ -60,30 +60,31 @@ func (d *decoder) config(root *node) *Config {
 	}
 	var credentials Credentials
 	d.Fields("", root, slices.Concat([]key{
-		{Name: "name", Decode: func(path string, n *node) { cfg.Name = d.Label(path, n) }},
-		{Name: "cloud", Decode: func(path string, n *node) { cfg.Cloud = d.Label(path, n) }},
-		{Name: "workers", Decode: func(path string, n *node) { cfg.Workers = d.Integer(path, n, 1, maxWorkers) }},
-		{Name: "control", Decode: func(path string, n *node) { cfg.Control = d.SocketPath(path, n) }},
-		{Name: "metrics", Decode: func(path string, n *node) { cfg.Metrics = d.HostPort(path, n, "127.0.0.1:9465") }},
+		{Name: "name", Help: "by which peers know it; a DNS name of its certificate", Decode: func(path string, n *node) { cfg.Name = d.Label(path, n) }},
+		{Name: "cloud", Help: "provider it runs in", Decode: func(path string, n *node) { cfg.Cloud = d.Label(path, n) }},
+		{Name: "workers", Help: "event loops (default: the number of CPUs)", Decode: func(path string, n *node) { cfg.Workers = d.Integer(path, n, 1, maxWorkers) }},
+		{Name: "control", Default: "/run/baton/relay.sock", Help: "unix socket of the commands", Decode: func(path string, n *node) { cfg.Control = d.SocketPath(path, n) }},
+		{Name: "metrics", Help: "host:port for Prometheus and /healthz (default: none)",
+			Decode: func(path string, n *node) { cfg.Metrics = d.HostPort(path, n, "127.0.0.1:9465") }},
 		{Name: "listen", Now: "control or metrics"},
-		{Name: "limits", Decode: func(path string, n *node) { d.limits(path, n, &cfg.Limits) }},
-		{Name: "timeouts", Decode: func(path string, n *node) { d.timeouts(path, n, &cfg.Timeouts) }},
+		{Name: "limits", Help: "bounds of memory", Decode: func(path string, n *node) { d.limits(path, n, &cfg.Limits) }},
+		{Name: "timeouts", Help: "when flows end", Decode: func(path string, n *node) { d.timeouts(path, n, &cfg.Timeouts) }},
 		{Name: "credentials", Now: "tls or plaintext"},
-		{Name: "trunks", Decode: func(path string, n *node) { cfg.Trunks = d.trunks(path, n) }},
-		{Name: "peers", Decode: func(path string, n *node) {
+		{Name: "trunks", Help: "listeners for trunks", Decode: func(path string, n *node) { cfg.Trunks = d.trunks(path, n) }},
+		{Name: "peers", Help: "relays to open trunks to", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxPeers)
 			d.List(path, n, func(at string, n *node) { cfg.Peers = append(cfg.Peers, d.peer(at, n)) })
 		}},
-		{Name: "entries", Decode: func(path string, n *node) {
+		{Name: "entries", Help: "listeners for clients", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxEntries)
 			d.List(path, n, func(at string, n *node) { cfg.Entries = append(cfg.Entries, d.entry(at, n)) })
 		}},
-		{Name: "choose", Decode: func(path string, n *node) { d.choose(path, n, &cfg.Choose) }},
-		{Name: "return_interfaces", Decode: func(path string, n *node) {
+		{Name: "choose", Help: "how routes are chosen for entries with via: auto", Decode: func(path string, n *node) { d.choose(path, n, &cfg.Choose) }},
+		{Name: "return_interfaces", Help: "on which servers' answers to clients' addresses arrive", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxInterfaces)
 			cfg.Return = document.Distinct(d.Decoder, path, n, d.Device)
 		}},
-		{Name: "allow", Decode: func(path string, n *node) {
+		{Name: "allow", Help: "servers that this relay may connect to (default: none)", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxAllow)
 			d.List(path, n, func(at string, n *node) { cfg.Allow = append(cfg.Allow, d.allow(at, n)) })
 		}},
@@ -102,10 +103,13 @@ func (d *decoder) config(root *node) *Config {
 
 func (d *decoder) limits(path string, n *node, out *Limits) {
 	d.Fields(path, n, []key{
-		{Name: "flows", Decode: func(path string, n *node) { out.Flows = d.Integer(path, n, 1, maxFlows) }},
-		{Name: "early", Decode: func(path string, n *node) { out.Early = d.Integer(path, n, 1, maxEarly) }},
-		{Name: "per_source", Decode: func(path string, n *node) { out.PerSource = d.Integer(path, n, 1, maxEarly) }},
-		{Name: "pipe", Decode: func(path string, n *node) { out.Pipe = int(d.Size(path, n, minPipe, maxPipe)) }},
+		{Name: "flows", Default: "65536", Help: "concurrent flows of all workers", Decode: func(path string, n *node) { out.Flows = d.Integer(path, n, 1, maxFlows) }},
+		{Name: "early", Help: "connections opened for a SYN whose client is not accepted yet (default: 4096, or flows)",
+			Decode: func(path string, n *node) { out.Early = d.Integer(path, n, 1, maxEarly) }},
+		{Name: "per_source", Help: "the same, per client address (default: 64, or early)",
+			Decode: func(path string, n *node) { out.PerSource = d.Integer(path, n, 1, maxEarly) }},
+		{Name: "pipe", Default: "1MiB", Help: "bytes buffered per direction of a flow, from 4KiB to 64MiB",
+			Decode: func(path string, n *node) { out.Pipe = int(d.Size(path, n, minPipe, maxPipe)) }},
 	})
 	d.notAbove(path, "early", &out.Early, "flows", out.Flows)
 	d.notAbove(path, "per_source", &out.PerSource, "early", out.Early)
@@ -124,10 +128,12 @@ func (d *decoder) notAbove(path, name string, v *int, bound string, most int) {
 
 func (d *decoder) timeouts(path string, n *node, out *Timeouts) {
 	d.Fields(path, n, []key{
-		{Name: "connect", Decode: func(path string, n *node) { out.Connect = d.Between(path, n, minTimeout, maxTimeout) }},
-		{Name: "header", Decode: func(path string, n *node) { out.Header = d.Between(path, n, minTimeout, maxTimeout) }},
-		{Name: "early", Decode: func(path string, n *node) { out.Early = d.Between(path, n, minTimeout, maxTimeout) }},
-		{Name: "idle", Decode: func(path string, n *node) {
+		{Name: "connect", Default: "10s", Help: "connecting to the next relay or the server",
+			Decode: func(path string, n *node) { out.Connect = d.Between(path, n, minTimeout, maxTimeout) }},
+		{Name: "header", Default: "5s", Help: "receiving a flow's header", Decode: func(path string, n *node) { out.Header = d.Between(path, n, minTimeout, maxTimeout) }},
+		{Name: "early", Default: "3s", Help: "from a SYN until its client is accepted",
+			Decode: func(path string, n *node) { out.Early = d.Between(path, n, minTimeout, maxTimeout) }},
+		{Name: "idle", Default: "none", Help: "a flow without data in either direction", Decode: func(path string, n *node) {
 			if v, err := time.ParseDuration(n.Text); err == nil && v == 0 {
 				d.WrongText(n, path, n.Text, "is not above zero", "none, for no end")
 			}
@@ -135,8 +141,11 @@ func (d *decoder) timeouts(path string, n *node, out *Timeouts) {
 				out.Idle = d.Between(path, n, minTimeout, maxTimeout)
 			}
 		}},
-		{Name: "unacked", Decode: func(path string, n *node) { out.Unacked = d.Between(path, n, minTimeout, maxTimeout) }},
-		{Name: "reset", Decode: func(path string, n *node) { out.Reset = d.Between(path, n, minTimeout, maxTimeout) }},
-		{Name: "stop", Decode: func(path string, n *node) { out.Stop = d.Between(path, n, minTimeout, maxTimeout) }},
+		{Name: "unacked", Default: "2m", Help: "unacknowledged data and unanswered keepalive probes",
+			Decode: func(path string, n *node) { out.Unacked = d.Between(path, n, minTimeout, maxTimeout) }},
+		{Name: "reset", Default: "5s", Help: "delivering the remaining data before a reset is forwarded",
+			Decode: func(path string, n *node) { out.Reset = d.Between(path, n, minTimeout, maxTimeout) }},
+		{Name: "stop", Default: "30s", Help: "how long flows may continue after SIGTERM",
+			Decode: func(path string, n *node) { out.Stop = d.Between(path, n, minTimeout, maxTimeout) }},
 	})
 }

@@ -39,11 +39,11 @@ const (
 func (d *decoder) trunks(path string, n *node) *Trunks {
 	t := &Trunks{Tuning: defaultTuning(), Waiting: defaultWaiting}
 	d.Fields(path, n, slices.Concat([]key{
-		{Name: "listen", Decode: func(path string, n *node) {
+		{Name: "listen", Help: "addresses and ports", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxListeners)
 			d.NonEmptyList(path, n, func(at string, n *node) { t.Listen = append(t.Listen, d.ListenAddrPort(at, n)) })
 		}},
-		{Name: "waiting", Decode: func(path string, n *node) { t.Waiting = d.Integer(path, n, 1, maxWaiting) }},
+		{Name: "waiting", Default: "4096", Help: "trunks without a flow, of all workers", Decode: func(path string, n *node) { t.Waiting = d.Integer(path, n, 1, maxWaiting) }},
 	}, d.credentialKeys(&t.Credentials), d.tuningKeys(&t.Tuning)))
 	d.Require(path, n, "listen")
 	d.oneSecurity(path)
@@ -56,10 +56,10 @@ func (d *decoder) peer(path string, n *node) Peer {
 		Line: n.Line,
 	}
 	d.Fields(path, n, slices.Concat([]key{
-		{Name: "name", Decode: func(path string, n *node) { p.Name = d.Label(path, n) }},
-		{Name: "address", Decode: func(path string, n *node) { p.Address = d.AddrPort(path, n) }},
-		{Name: "cloud", Decode: func(path string, n *node) { p.Cloud = d.Label(path, n) }},
-		{Name: "ready", Decode: func(path string, n *node) { d.ready(path, n, &p.Ready) }},
+		{Name: "name", Help: "its name, as in its file and certificate", Decode: func(path string, n *node) { p.Name = d.Label(path, n) }},
+		{Name: "address", Help: "an address that it listens on", Decode: func(path string, n *node) { p.Address = d.AddrPort(path, n) }},
+		{Name: "cloud", Help: "provider it runs in", Decode: func(path string, n *node) { p.Cloud = d.Label(path, n) }},
+		{Name: "ready", Help: "trunks that are kept open", Decode: func(path string, n *node) { d.ready(path, n, &p.Ready) }},
 	}, d.credentialKeys(&p.Credentials), d.tuningKeys(&p.Tuning)))
 	d.Require(path, n, "name", "address")
 	d.oneSecurity(path)
@@ -68,10 +68,11 @@ func (d *decoder) peer(path string, n *node) Peer {
 
 func (d *decoder) ready(path string, n *node, out *Ready) {
 	d.Fields(path, n, []key{
-		{Name: "min", Decode: func(path string, n *node) { out.Min = d.Integer(path, n, 0, maxReady) }},
-		{Name: "max", Decode: func(path string, n *node) { out.Max = d.Integer(path, n, 1, maxReady) }},
-		{Name: "age", Decode: func(path string, n *node) { out.Age = d.Between(path, n, 10*time.Second, maxTimeout) }},
-		{Name: "probe", Decode: func(path string, n *node) {
+		{Name: "min", Help: "trunks opened in advance, of all workers (default: 4, or max)", Decode: func(path string, n *node) { out.Min = d.Integer(path, n, 0, maxReady) }},
+		{Name: "max", Default: "256", Help: "most of them", Decode: func(path string, n *node) { out.Max = d.Integer(path, n, 1, maxReady) }},
+		{Name: "age", Default: "10m", Help: "an idle trunk is replaced after this time",
+			Decode: func(path string, n *node) { out.Age = d.Between(path, n, 10*time.Second, maxTimeout) }},
+		{Name: "probe", Default: "15s", Help: "TCP keepalive interval of idle trunks, in whole seconds", Decode: func(path string, n *node) {
 			out.Probe = d.Between(path, n, time.Second, time.Hour)
 			if d.Err() == nil && out.Probe%time.Second != 0 {
 				d.WrongText(n, path, n.Text, "is not whole seconds", "as the kernel counts keepalives, tcp(7)")
@@ -89,13 +90,14 @@ func learnt() Start { return Start{Learn: true, Least: defaultLeast, Most: defau
 
 func (d *decoder) tuningKeys(out *Tuning) []key {
 	return []key{
-		{Name: "congestion", Decode: func(path string, n *node) { out.Congestion = d.congestion(path, n) }},
-		{Name: "window", Decode: func(path string, n *node) {
+		{Name: "congestion", Default: "bbr", Help: "congestion control of trunks, or system", Decode: func(path string, n *node) { out.Congestion = d.congestion(path, n) }},
+		{Name: "window", Default: "32MiB", Help: "socket buffers, from 64KiB to 512MiB, or system", Decode: func(path string, n *node) {
 			if out.Buffer = 0; n.Text != systems {
 				out.Buffer = int(d.Size(path, n, minWindow, maxWindow))
 			}
 		}},
-		{Name: "start", Decode: func(path string, n *node) { out.Start = d.start(path, n) }},
+		{Name: "start", Default: "learn", Help: "initial congestion window: learn, system, a number of segments, or a mapping",
+			Decode: func(path string, n *node) { out.Start = d.start(path, n) }},
 	}
 }
 
@@ -121,12 +123,13 @@ func (d *decoder) start(path string, n *node) Start {
 func (d *decoder) startKeys(path string, n *node) Start {
 	s := learnt()
 	d.Fields(path, n, []key{
-		{Name: "learn", Decode: func(path string, n *node) { s.Learn = d.Boolean(path, n) }},
+		{Name: "learn", Default: "true", Help: "whether it is learnt from earlier flows", Decode: func(path string, n *node) { s.Learn = d.Boolean(path, n) }},
 		{Name: "least", Now: "min"},
 		{Name: "most", Now: "max"},
-		{Name: "min", Decode: func(path string, n *node) { s.Least = d.Integer(path, n, 1, maxStart) }},
-		{Name: "max", Decode: func(path string, n *node) { s.Most = d.Integer(path, n, 1, maxStart) }},
-		{Name: "rate", Decode: func(path string, n *node) { s.Rate = int(math.Round(d.Rate(path, n, leastRate, mostRate) / 8)) }},
+		{Name: "min", Help: "least segments (default: 10, or max)", Decode: func(path string, n *node) { s.Least = d.Integer(path, n, 1, maxStart) }},
+		{Name: "max", Default: "2000", Help: "most segments", Decode: func(path string, n *node) { s.Most = d.Integer(path, n, 1, maxStart) }},
+		{Name: "rate", Help: "maximum pacing rate of a trunk, from 100kbit to 100gbit (default: none)",
+			Decode: func(path string, n *node) { s.Rate = int(math.Round(d.Rate(path, n, leastRate, mostRate) / 8)) }},
 	})
 	if s.Learn {
 		d.notAbove(path, "min", &s.Least, "max", s.Most)

@@ -82,7 +82,7 @@ var facilities = map[string]int{
 
 func (d *decoder) accessLogs(path string, n *node) (out []AccessLog) {
 	d.Fields(path, n, []key{
-		{Name: "access", Decode: func(path string, n *node) {
+		{Name: "access", Help: "where requests are logged, at most 16 outputs (default: nowhere)", Decode: func(path string, n *node) {
 			d.AtMost(path, n, mostAccessLogs)
 			d.List(path, n, func(at string, n *node) { out = append(out, d.accessLog(at, n)) })
 		}},
@@ -108,9 +108,9 @@ func (d *decoder) checkAccessLogs(cfg *Config) {
 
 func (d *decoder) accessLog(path string, n *node) AccessLog {
 	l := AccessLog{To: destination(n), Sample: 1, Queue: defaultLogQueue, Line: n.Line}
-	of := func(to ...LogTo) func(name string, decode func(path string, n *node)) key {
-		return func(name string, decode func(path string, n *node)) key {
-			return key{Name: name, Decode: func(path string, n *node) {
+	of := func(to ...LogTo) func(name, standard, help string, decode func(path string, n *node)) key {
+		return func(name, standard, help string, decode func(path string, n *node)) key {
+			return key{Name: name, Default: standard, Help: help, Decode: func(path string, n *node) {
 				if l.To != "" && !slices.Contains(to, l.To) {
 					d.Wrong(n, path, fmt.Sprintf("is not for an access log to %s", l.To), "without it")
 					return
@@ -121,27 +121,28 @@ func (d *decoder) accessLog(path string, n *node) AccessLog {
 	}
 	lines, file, syslog, otlp := of(LogToFile, LogToStdout, LogToSyslog), of(LogToFile), of(LogToSyslog), of(LogToOTLP)
 	d.Fields(path, n, []key{
-		{Name: "to", Decode: func(path string, n *node) { d.Choice(path, n, "is not where an access log goes", destinations...) }},
-		lines("format", func(path string, n *node) {
+		{Name: "to", Help: "where the log goes", Decode: func(path string, n *node) { d.Choice(path, n, "is not where an access log goes", destinations...) }},
+		lines("format", "json", "form of a line; not for otlp", func(path string, n *node) {
 			l.Format = LogFormat(d.Choice(path, n, "is not a format", string(LogJSON), string(LogCommon), string(LogCombined)))
 		}),
-		file("path", func(path string, n *node) { l.Path = d.FilePath(path, n) }),
-		syslog("address", func(path string, n *node) { l.Address = d.syslogAddress(path, n) }),
-		syslog("facility", func(path string, n *node) { l.Facility = d.facility(path, n) }),
-		otlp("endpoint", func(path string, n *node) { l.Endpoint = d.URL(path, n, "http", "https") }),
-		otlp("signal", func(path string, n *node) {
+		file("path", "", "file: absolute; its directory must exist", func(path string, n *node) { l.Path = d.FilePath(path, n) }),
+		syslog("address", "unix:///dev/log", "syslog: a Unix socket, udp://HOST:PORT or tcp://HOST:PORT", func(path string, n *node) { l.Address = d.syslogAddress(path, n) }),
+		syslog("facility", "local7", "syslog: facility of the messages", func(path string, n *node) { l.Facility = d.facility(path, n) }),
+		otlp("endpoint", "", "otlp: URL of the collector; /v1/logs or /v1/traces is added when it has no path", func(path string, n *node) { l.Endpoint = d.URL(path, n, "http", "https") }),
+		otlp("signal", "logs", "otlp: a log record, or a span of its own trace, for each request", func(path string, n *node) {
 			l.Signal = Signal(d.Choice(path, n, "is not a signal", string(SignalLogs), string(SignalSpans)))
 		}),
-		otlp("headers", func(path string, n *node) { l.Headers = d.otlpHeaders(path, n) }),
-		otlp("ca", func(path string, n *node) { l.CA = d.FilePath(path, n) }),
-		otlp("compression", func(path string, n *node) {
+		otlp("headers", "", "otlp: HTTP headers by name, such as Authorization", func(path string, n *node) { l.Headers = d.otlpHeaders(path, n) }),
+		otlp("ca", "", "otlp: PEM file with the authorities of the collector's certificate (default: the system's)", func(path string, n *node) { l.CA = d.FilePath(path, n) }),
+		otlp("compression", "none", "otlp: compression of the requests", func(path string, n *node) {
 			l.Gzip = d.Choice(path, n, "is not a compression", "none", "gzip") == "gzip"
 		}),
-		{Name: "sample", Decode: func(path string, n *node) { l.Sample = d.share(path, n) }},
-		{Name: "always", Decode: func(path string, n *node) {
+		{Name: "sample", Default: "1", Help: "share of the requests that are logged, from 0 to 1", Decode: func(path string, n *node) { l.Sample = d.share(path, n) }},
+		{Name: "always", Default: "nothing", Help: "errors: failed requests are logged whatever sample says", Decode: func(path string, n *node) {
 			l.Errors = d.Choice(path, n, "is not what can always be logged", "errors", "nothing") == "errors"
 		}},
-		{Name: "queue", Decode: func(path string, n *node) { l.Queue = int(d.Size(path, n, leastLogQueue, mostLogQueue)) }},
+		{Name: "queue", Default: "8MiB", Help: "formatted records that wait, from 64KiB to 1GiB; when it is full, newer ones are lost",
+			Decode: func(path string, n *node) { l.Queue = int(d.Size(path, n, leastLogQueue, mostLogQueue)) }},
 	})
 	d.requireOf(path, n, &l)
 	l.complete()

@@ -32,9 +32,10 @@ const (
 func (d *decoder) controller(path string, n *node) *Controller {
 	c := &Controller{Legs: defaultReactiveLegs, MaxAge: defaultMaxAge}
 	d.called(path, n, c, []key{
-		{Name: "local", Decode: func(path string, n *node) { c.Local = d.Address(path, n) }},
-		{Name: "legs", Decode: func(path string, n *node) { c.Legs = d.Integer(path, n, 1, maxReactiveLegs) }},
-		{Name: "max_age", Decode: func(path string, n *node) { c.MaxAge = d.Between(path, n, time.Second, time.Hour) }},
+		{Name: "local", Help: "address from which legs are opened (default: the host's choice)", Decode: func(path string, n *node) { c.Local = d.Address(path, n) }},
+		{Name: "legs", Default: "8", Help: "idle legs to each surrogate", Decode: func(path string, n *node) { c.Legs = d.Integer(path, n, 1, maxReactiveLegs) }},
+		{Name: "max_age", Default: "30s", Help: "of an idle leg; shorter than the time after which surrogates close connections without a request",
+			Decode: func(path string, n *node) { c.MaxAge = d.Between(path, n, time.Second, time.Hour) }},
 	})
 	return c
 }
@@ -49,7 +50,8 @@ func (d *decoder) controllerSource(path string, n *node) *Controller {
 // called decodes how controllers are called, and more keys.
 func (d *decoder) called(path string, n *node, c *Controller, more []key) {
 	c.Name, _ = os.Hostname()
-	keys := append(c.Keys(d.Decoder, d.FilePath), key{Name: "name", Decode: func(path string, n *node) { c.Name = d.Label(path, n) }})
+	keys := append(c.Keys(d.Decoder, d.FilePath), key{Name: "name", Help: "of this router, for the controller (default: the host's)",
+		Decode: func(path string, n *node) { c.Name = d.Label(path, n) }})
 	d.Fields(path, n, append(keys, more...))
 	c.Check(d.Decoder, path, n)
 }

@@ -102,36 +102,39 @@ func (d *decoder) discover(path string, n *node) []Discover {
 func (d *decoder) discoverFrom(path string, n *node) Discover {
 	s := Discover{Weight: 1, MinTTL: defaultMinTTL, MaxTTL: defaultMaxTTL}
 	kinds := 0
-	kind := func(k DiscoverKind, decode func(path string, n *node)) key {
-		return key{Name: string(k), Decode: func(path string, n *node) {
+	kind := func(k DiscoverKind, help string, decode func(path string, n *node)) key {
+		return key{Name: string(k), Help: help, Decode: func(path string, n *node) {
 			s.Kind, kinds = k, kinds+1
 			decode(path, n)
 		}}
 	}
 	d.Fields(path, n, []key{
-		kind(DiscoverDNS, func(path string, n *node) { s.Name = d.dnsName(path, n) }),
-		kind(DiscoverSRV, func(path string, n *node) { s.Name = d.serviceName(path, n) }),
-		kind(DiscoverFile, func(path string, n *node) { s.File = d.FilePath(path, n) }),
-		kind(DiscoverAPI, func(path string, n *node) {
+		kind(DiscoverDNS, "name whose addresses are the surrogates", func(path string, n *node) { s.Name = d.dnsName(path, n) }),
+		kind(DiscoverSRV, "name of SRV records", func(path string, n *node) { s.Name = d.serviceName(path, n) }),
+		kind(DiscoverFile, "list of surrogates, read when it changes", func(path string, n *node) { s.File = d.FilePath(path, n) }),
+		kind(DiscoverAPI, "true: by commands and calls alone", func(path string, n *node) {
 			if !d.Boolean(path, n) && d.Err() == nil {
 				d.Wrong(n, path, "is false", "true, or no discover")
 			}
 		}),
-		kind(DiscoverController, func(path string, n *node) { s.Controller = d.controllerSource(path, n) }),
-		{Name: "port", Decode: func(path string, n *node) { s.Port = uint16(d.Integer(path, n, 1, 65535)) }},
-		{Name: "prefix", Decode: func(path string, n *node) { s.Prefix = d.namePrefix(path, n) }},
-		{Name: "weight", Decode: func(path string, n *node) { s.Weight = d.Integer(path, n, 0, maxWeight) }},
-		{Name: "family", Decode: func(path string, n *node) {
+		kind(DiscoverController, "a controller in native mode, which has the distances too", func(path string, n *node) { s.Controller = d.controllerSource(path, n) }),
+		{Name: "port", Help: "dns: port of each surrogate", Decode: func(path string, n *node) { s.Port = uint16(d.Integer(path, n, 1, 65535)) }},
+		{Name: "prefix", Help: "in front of the surrogates' names (default: the pool's name and a slash for dns and srv, else nothing)",
+			Decode: func(path string, n *node) { s.Prefix = d.namePrefix(path, n) }},
+		{Name: "weight", Default: "1", Help: "dns: weight of each surrogate", Decode: func(path string, n *node) { s.Weight = d.Integer(path, n, 0, maxWeight) }},
+		{Name: "family", Help: "addresses that are looked up (default: of the VIPs)", Decode: func(path string, n *node) {
 			s.Family = Family(d.Choice(path, n, "is not a family", string(IPv4), string(IPv6), string(Both)))
 		}},
-		{Name: "resolvers", Decode: func(path string, n *node) {
+		{Name: "resolvers", Help: "up to 8 addresses, with or without a port, asked in order (default: those of /etc/resolv.conf)", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxResolvers)
 			s.Resolvers = document.Distinct(d.Decoder, path, n, d.resolver)
 		}},
-		{Name: "min_ttl", Decode: func(path string, n *node) { s.MinTTL = d.Between(path, n, leastTTL, mostTTL) }},
-		{Name: "max_ttl", Decode: func(path string, n *node) { s.MaxTTL = d.Between(path, n, leastTTL, mostTTL) }},
-		{Name: "hold", Decode: func(path string, n *node) { s.Hold = d.delay(path, n, mostTTL) }},
-		{Name: "nxdomain", Decode: func(path string, n *node) {
+		{Name: "min_ttl", Default: "5s", Help: "records are looked up again after this time at the earliest",
+			Decode: func(path string, n *node) { s.MinTTL = d.Between(path, n, leastTTL, mostTTL) }},
+		{Name: "max_ttl", Default: "5m", Help: "records are looked up again after this time at the latest",
+			Decode: func(path string, n *node) { s.MaxTTL = d.Between(path, n, leastTTL, mostTTL) }},
+		{Name: "hold", Default: "0s", Help: "how long an address stays that answers no longer have", Decode: func(path string, n *node) { s.Hold = d.delay(path, n, mostTTL) }},
+		{Name: "nxdomain", Default: "keep", Help: "remove: a name that does not exist, or has no records, has no surrogates", Decode: func(path string, n *node) {
 			s.RemoveAbsent = d.Choice(path, n, "is not what a missing name does", "keep", "remove") == "remove"
 		}},
 	})

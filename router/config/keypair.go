@@ -32,8 +32,8 @@ func (d *decoder) keyPairs(path string, n *node) []KeyPair {
 func (d *decoder) keyPair(path string, n *node) KeyPair {
 	var k KeyPair
 	d.Fields(path, n, []key{
-		{Name: "certificate", Decode: func(path string, n *node) { k.Certificate = d.FilePath(path, n) }},
-		{Name: "key", Decode: func(path string, n *node) { k.Key = d.FilePath(path, n) }},
+		{Name: "certificate", Help: "PEM file with the certificate and its chain", Decode: func(path string, n *node) { k.Certificate = d.FilePath(path, n) }},
+		{Name: "key", Help: "PEM file with the private key", Decode: func(path string, n *node) { k.Key = d.FilePath(path, n) }},
 	})
 	d.Require(path, n, "certificate", "key")
 	return k

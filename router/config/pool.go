@@ -64,28 +64,34 @@ func (d *decoder) pool(path, name string, n *node) Pool {
 		Legs: Legs{Mode: LegsReady, Min: defaultLegsMin, Max: defaultLegsMax, Idle: defaultLegsIdle, Handshake: defaultLegsHandshake},
 	}
 	d.Fields(path, n, []key{
-		{Name: "policy", Decode: func(path string, n *node) { d.policy(path, n, &p) }},
-		{Name: "hash_query", Decode: func(path string, n *node) { p.HashQuery = document.Distinct(d.Decoder, path, n, d.Text) }},
-		{Name: "nearest", Decode: func(path string, n *node) {
+		{Name: "policy", Default: "round-robin", Help: "how a surrogate is chosen; a mapping: by the policy of a file",
+			Decode: func(path string, n *node) { d.policy(path, n, &p) }},
+		{Name: "hash_query", Help: "policy hash: hash these query parameters instead of the path",
+			Decode: func(path string, n *node) { p.HashQuery = document.Distinct(d.Decoder, path, n, d.Text) }},
+		{Name: "nearest", Help: "policy nearest: surrogates by prefix of the client, best first", Decode: func(path string, n *node) {
 			d.NonEmptyList(path, n, func(at string, n *node) { p.Nearest = append(p.Nearest, d.zone(at, n)) })
 		}},
-		{Name: "legs", Decode: func(path string, n *node) { d.legs(path, n, &p.Legs) }},
-		{Name: "reuse", Decode: func(path string, n *node) {
+		{Name: "legs", Help: "connections to the surrogates", Decode: func(path string, n *node) { d.legs(path, n, &p.Legs) }},
+		{Name: "reuse", Default: "always", Help: "which requests may use a leg that has served another client", Decode: func(path string, n *node) {
 			p.Reuse = Reuse(d.Choice(path, n, "is not a kind of reuse", string(ReuseAlways), string(ReuseSafe), string(ReuseNever)))
 		}},
-		{Name: "client_address", Decode: func(path string, n *node) { p.ClientAddress = d.clientAddress(path, n) }},
-		{Name: "client_address_mode", Decode: func(path string, n *node) { p.AddressMode = d.addressMode(path, n) }},
-		{Name: "add_fields", Decode: func(path string, n *node) { p.AddFields = document.Distinct(d.Decoder, path, n, d.addedField) }},
-		{Name: "health", Decode: func(path string, n *node) { p.Health = d.health(path, n) }},
-		{Name: "source", Decode: func(path string, n *node) {
+		{Name: "client_address", Help: "how surrogates learn the client: proxy-v1, proxy-v2, x-forwarded-for, forwarded, x-real-ip or another field (default: not)",
+			Decode: func(path string, n *node) { p.ClientAddress = d.clientAddress(path, n) }},
+		{Name: "client_address_mode", Default: "replace", Help: "whether a client's own field of that name is removed, or stays in front of the router's",
+			Decode: func(path string, n *node) { p.AddressMode = d.addressMode(path, n) }},
+		{Name: "add_fields", Help: "more fields for each request, which replace the client's own",
+			Decode: func(path string, n *node) { p.AddFields = document.Distinct(d.Decoder, path, n, d.addedField) }},
+		{Name: "health", Help: "checks of the surrogates (default: connections alone tell)", Decode: func(path string, n *node) { p.Health = d.health(path, n) }},
+		{Name: "source", Default: "router", Help: "where surrogates see sessions come from: the router, or keep: the client itself", Decode: func(path string, n *node) {
 			p.Source = Source(d.Choice(path, n, "is not a source", string(SourceRouter), string(SourceKeep)))
 		}},
-		{Name: "server_id", Decode: func(path string, n *node) { p.ServerID = d.serverID(path, n) }},
-		{Name: "surrogates", Decode: func(path string, n *node) {
+		{Name: "server_id", Help: "what surrogates write into QUIC's connection ids, so that clients can change networks",
+			Decode: func(path string, n *node) { p.ServerID = d.serverID(path, n) }},
+		{Name: "surrogates", Help: "the servers; not needed with discover", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxSurrogates)
 			d.NonEmptyList(path, n, func(at string, n *node) { p.Surrogates = append(p.Surrogates, d.surrogate(at, n)) })
 		}},
-		{Name: "discover", Decode: func(path string, n *node) { p.Discover = d.discover(path, n) }},
+		{Name: "discover", Help: "where more surrogates are found", Decode: func(path string, n *node) { p.Discover = d.discover(path, n) }},
 	})
 	if !d.Given(document.Join(path, "discover")) {
 		d.Require(path, n, "surrogates")
@@ -107,8 +113,8 @@ func (d *decoder) pool(path, name string, n *node) Pool {
 func (d *decoder) zone(path string, n *node) Zone {
 	var z Zone
 	d.Fields(path, n, []key{
-		{Name: "prefix", Decode: func(path string, n *node) { z.Prefix = d.Prefix(path, n) }},
-		{Name: "surrogates", Decode: func(path string, n *node) { z.Surrogates = document.Distinct(d.Decoder, path, n, d.Text) }},
+		{Name: "prefix", Help: "of clients", Decode: func(path string, n *node) { z.Prefix = d.Prefix(path, n) }},
+		{Name: "surrogates", Help: "names, best first", Decode: func(path string, n *node) { z.Surrogates = document.Distinct(d.Decoder, path, n, d.Text) }},
 	})
 	d.Require(path, n, "prefix", "surrogates")
 	return z
@@ -162,15 +168,19 @@ func (p *Pool) names() []string {
 func (d *decoder) legs(path string, n *node, out *Legs) {
 	minSet := false
 	d.Fields(path, n, []key{
-		{Name: "mode", Decode: func(path string, n *node) {
+		{Name: "mode", Default: "ready", Help: "whether idle legs are kept ready, or each is opened when it is needed", Decode: func(path string, n *node) {
 			out.Mode = LegsMode(d.Choice(path, n, "is not a mode of legs", string(LegsReady), string(LegsOnDemand)))
 		}},
-		{Name: "min", Decode: func(path string, n *node) { out.Min, minSet = d.Integer(path, n, 0, maxSources*maxLegs), true }},
-		{Name: "max", Decode: func(path string, n *node) { out.Max = d.Integer(path, n, 1, maxSources*maxLegs) }},
-		{Name: "idle", Decode: func(path string, n *node) { out.Idle = d.Duration(path, n) }},
-		{Name: "handshake", Decode: func(path string, n *node) { out.Handshake = d.delay(path, n, maxLegsHandshake) }},
-		{Name: "requests", Decode: func(path string, n *node) { out.Requests = d.Integer(path, n, 0, 1<<31-1) }},
-		{Name: "sources", Decode: func(path string, n *node) {
+		{Name: "min", Default: "16", Help: "idle legs kept ready per surrogate",
+			Decode: func(path string, n *node) { out.Min, minSet = d.Integer(path, n, 0, maxSources*maxLegs), true }},
+		{Name: "max", Default: "4096", Help: "legs per surrogate, idle and in use; at most 60000 for each of sources",
+			Decode: func(path string, n *node) { out.Max = d.Integer(path, n, 1, maxSources*maxLegs) }},
+		{Name: "idle", Default: "45s", Help: "idle legs are renewed after this time", Decode: func(path string, n *node) { out.Idle = d.Duration(path, n) }},
+		{Name: "handshake", Default: "150ms", Help: "delay of the handshake's last ACK, from 0 to 500ms, so that the server's RTT estimate suits distant clients",
+			Decode: func(path string, n *node) { out.Handshake = d.delay(path, n, maxLegsHandshake) }},
+		{Name: "requests", Default: "0", Help: "a leg is renewed after this many requests; 0: learnt from the surrogates",
+			Decode: func(path string, n *node) { out.Requests = d.Integer(path, n, 0, 1<<31-1) }},
+		{Name: "sources", Help: "up to 16 addresses of this host that legs start from (default: the route's)", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxSources)
 			out.Sources = document.Distinct(d.Decoder, path, n, d.source)
 		}},
@@ -231,22 +241,23 @@ func (d *decoder) checkSources(path string, p *Pool) {
 func (d *decoder) health(path string, n *node) *Health {
 	h := &Health{Path: "/", Interval: defaultHealthInterval, Rise: defaultHealthRise, Fall: defaultHealthFall}
 	d.Fields(path, n, []key{
-		{Name: "path", Decode: func(path string, n *node) {
+		{Name: "path", Help: "of the request (default: / for HTTP; with TLS a connection is enough)", Decode: func(path string, n *node) {
 			h.Path = d.Text(path, n)
 			if d.Err() == nil && (h.Path[0] != '/' || strings.ContainsFunc(h.Path, func(r rune) bool { return r <= ' ' || r == '#' || r >= 0x7f })) {
 				d.Wrong(n, path, fmt.Sprintf("%q is not the path of a request", document.Clip(h.Path)), "such as /healthz")
 			}
 		}},
-		{Name: "host", Decode: func(path string, n *node) {
+		{Name: "host", Help: "of the request (default: the surrogate's address)", Decode: func(path string, n *node) {
 			h.Host = d.Text(path, n)
 			if d.Err() == nil && strings.ContainsFunc(h.Host, func(r rune) bool { return r <= ' ' || strings.ContainsRune("/@?#,", r) || r >= 0x7f }) {
 				d.Wrong(n, path, fmt.Sprintf("%q is not a host", document.Clip(h.Host)), "such as cdn.example.net")
 			}
 		}},
-		{Name: "interval", Decode: func(path string, n *node) { h.Interval = d.Duration(path, n) }},
-		{Name: "timeout", Decode: func(path string, n *node) { h.Timeout = d.Duration(path, n) }},
-		{Name: "rise", Decode: func(path string, n *node) { h.Rise = d.Integer(path, n, 1, maxHealthCount) }},
-		{Name: "fall", Decode: func(path string, n *node) { h.Fall = d.Integer(path, n, 1, maxHealthCount) }},
+		{Name: "interval", Default: "2s", Help: "between two checks", Decode: func(path string, n *node) { h.Interval = d.Duration(path, n) }},
+		{Name: "timeout", Default: "1s", Help: "until an answer counts as none", Decode: func(path string, n *node) { h.Timeout = d.Duration(path, n) }},
+		{Name: "rise", Default: "2", Help: "good answers in a row until a surrogate is up",
+			Decode: func(path string, n *node) { h.Rise = d.Integer(path, n, 1, maxHealthCount) }},
+		{Name: "fall", Default: "3", Help: "bad ones in a row until it is down", Decode: func(path string, n *node) { h.Fall = d.Integer(path, n, 1, maxHealthCount) }},
 	})
 	if h.Timeout == 0 {
 		h.Timeout = min(defaultHealthTimeout, h.Interval)
@@ -261,10 +272,11 @@ func (d *decoder) health(path string, n *node) *Health {
 func (d *decoder) surrogate(path string, n *node) Surrogate {
 	s := Surrogate{Weight: 1, Line: n.Line}
 	d.Fields(path, n, []key{
-		{Name: "name", Decode: func(path string, n *node) { s.Name = d.Text(path, n) }},
-		{Name: "address", Decode: func(path string, n *node) { s.Address = d.AddrPort(path, n) }},
-		{Name: "weight", Decode: func(path string, n *node) { s.Weight = d.Integer(path, n, 0, maxWeight) }},
-		{Name: "public", Decode: func(path string, n *node) { s.Public = d.public(path, n) }},
+		{Name: "name", Help: "in the status, in metrics and for commands; unique", Decode: func(path string, n *node) { s.Name = d.Text(path, n) }},
+		{Name: "address", Help: "address and port", Decode: func(path string, n *node) { s.Address = d.AddrPort(path, n) }},
+		{Name: "weight", Default: "1", Help: "share of new sessions with policies weighted and hash; 0: none",
+			Decode: func(path string, n *node) { s.Weight = d.Integer(path, n, 0, maxWeight) }},
+		{Name: "public", Help: "host and port for redirects (default: the address)", Decode: func(path string, n *node) { s.Public = d.public(path, n) }},
 	})
 	d.Require(path, n, "name", "address")
 	return s

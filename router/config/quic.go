@@ -31,14 +31,14 @@ func (d *decoder) serverID(path string, n *node) *ServerID {
 	name := layoutBytes
 	var offset, length, rotation, version int
 	d.Fields(path, n, []key{
-		{Name: "layout", Decode: func(path string, n *node) {
+		{Name: "layout", Default: "bytes", Help: "where the id is in a connection id", Decode: func(path string, n *node) {
 			name = d.Choice(path, n, "is not a layout", layoutBytes, layoutQUICLB, layoutAWS, layoutMvfst)
 		}},
-		{Name: "offset", Decode: func(path string, n *node) { offset = d.Integer(path, n, 0, quic.MaxID-1) }},
-		{Name: "length", Decode: func(path string, n *node) { length = d.Integer(path, n, 1, quic.MaxServerID) }},
-		{Name: "rotation", Decode: func(path string, n *node) { rotation = d.Integer(path, n, 0, 6) }},
-		{Name: "version", Decode: func(path string, n *node) { version = d.Integer(path, n, 1, 3) }},
-		{Name: "map", Decode: func(path string, n *node) {
+		{Name: "offset", Help: "bytes: of the id, behind the first ones", Decode: func(path string, n *node) { offset = d.Integer(path, n, 0, quic.MaxID-1) }},
+		{Name: "length", Help: "of the id, in bytes", Decode: func(path string, n *node) { length = d.Integer(path, n, 1, quic.MaxServerID) }},
+		{Name: "rotation", Help: "quic-lb: the configuration's rotation", Decode: func(path string, n *node) { rotation = d.Integer(path, n, 0, 6) }},
+		{Name: "version", Help: "mvfst: version of the connection id", Decode: func(path string, n *node) { version = d.Integer(path, n, 1, 3) }},
+		{Name: "map", Help: "id of each surrogate, in hexadecimal", Decode: func(path string, n *node) {
 			d.Entries(path, n, func(at, surrogate string, n *node) { s.IDs[surrogate] = d.idOfServer(at, n) })
 		}},
 	})

@@ -34,8 +34,8 @@ const (
 func (d *decoder) rewrite(path string, n *node) Rewrite {
 	var r Rewrite
 	d.Fields(path, n, []key{
-		{Name: "host", Decode: func(path string, n *node) { r.Host = d.rewrittenHost(path, n) }},
-		{Name: "path_prefix", Decode: func(path string, n *node) { r.Prefix = d.rewrittenPrefix(path, n) }},
+		{Name: "host", Help: "Host field that surrogates get", Decode: func(path string, n *node) { r.Host = d.rewrittenHost(path, n) }},
+		{Name: "path_prefix", Help: "instead of the prefix that the route matches", Decode: func(path string, n *node) { r.Prefix = d.rewrittenPrefix(path, n) }},
 	})
 	if d.Err() == nil && r == (Rewrite{}) {
 		d.Wrong(n, path, "rewrites nothing", "host, path_prefix or both")

@@ -32,19 +32,23 @@ func (d *decoder) config(root *node) *Config {
 		Timeouts: Timeouts{Handshake: defaultHandshake, Idle: defaultIdle, Closing: defaultClosing, QUICIdle: defaultQUICIdle},
 	}
 	d.Fields("", root, []key{
-		{Name: "control", Decode: func(path string, n *node) { cfg.Listen.Control = d.SocketPath(path, n) }},
-		{Name: "metrics", Decode: func(path string, n *node) { cfg.Listen.Metrics = d.HostPort(path, n, "127.0.0.1:9464") }},
-		{Name: "state", Decode: func(path string, n *node) { cfg.Listen.State = d.FilePath(path, n) }},
-		{Name: "saved", Decode: func(path string, n *node) { cfg.Listen.Saved = d.FilePath(path, n) }},
+		{Name: "control", Default: "/run/baton/router.sock", Help: "unix socket of the commands",
+			Decode: func(path string, n *node) { cfg.Listen.Control = d.SocketPath(path, n) }},
+		{Name: "metrics", Help: "host:port for Prometheus and /healthz (default: none)",
+			Decode: func(path string, n *node) { cfg.Listen.Metrics = d.HostPort(path, n, "127.0.0.1:9464") }},
+		{Name: "state", Default: "/sys/fs/bpf/baton", Help: "directory on a BPF file system, in which sessions outlive the process",
+			Decode: func(path string, n *node) { cfg.Listen.State = d.FilePath(path, n) }},
+		{Name: "saved", Help: "directory for changes by API and what was discovered last (default: /var/lib/baton-router with the default state, else none)",
+			Decode: func(path string, n *node) { cfg.Listen.Saved = d.FilePath(path, n) }},
 		{Name: "listen", Now: "control, metrics or state"},
-		{Name: "limits", Decode: func(path string, n *node) { d.limits(path, n, &cfg.Limits) }},
-		{Name: "timeouts", Decode: func(path string, n *node) { d.timeouts(path, n, &cfg.Timeouts) }},
-		{Name: "log", Decode: func(path string, n *node) { cfg.Access = d.accessLogs(path, n) }},
-		{Name: "vips", Decode: func(path string, n *node) {
+		{Name: "limits", Help: "bounds of the memory", Decode: func(path string, n *node) { d.limits(path, n, &cfg.Limits) }},
+		{Name: "timeouts", Help: "when sessions end", Decode: func(path string, n *node) { d.timeouts(path, n, &cfg.Timeouts) }},
+		{Name: "log", Help: "logs of requests", Decode: func(path string, n *node) { cfg.Access = d.accessLogs(path, n) }},
+		{Name: "vips", Help: "addresses that clients connect to, at most 256", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxVIPs)
 			d.NonEmptyList(path, n, func(at string, n *node) { cfg.VIPs = append(cfg.VIPs, d.vip(at, n)) })
 		}},
-		{Name: "pools", Decode: func(path string, n *node) { cfg.Pools = d.pools(path, n) }},
+		{Name: "pools", Help: "groups of surrogates, at most 256", Decode: func(path string, n *node) { cfg.Pools = d.pools(path, n) }},
 	})
 	d.Require("", root, "vips", "pools")
 	if cfg.Listen.State == defaultState && !d.Given("saved") { // two routers of a host have two of both
@@ -56,16 +60,19 @@ func (d *decoder) config(root *node) *Config {
 
 func (d *decoder) limits(path string, n *node, out *Limits) {
 	d.Fields(path, n, []key{
-		{Name: "sessions", Decode: func(path string, n *node) { out.Sessions = d.Integer(path, n, 1, maxSessions) }},
-		{Name: "pending", Decode: func(path string, n *node) { out.Pending = d.Integer(path, n, 1, maxPending) }},
+		{Name: "sessions", Default: "131072", Help: "sessions and idle legs together",
+			Decode: func(path string, n *node) { out.Sessions = d.Integer(path, n, 1, maxSessions) }},
+		{Name: "pending", Default: "65536", Help: "clients with an undecided request, and as many connected without timestamps",
+			Decode: func(path string, n *node) { out.Pending = d.Integer(path, n, 1, maxPending) }},
 	})
 }
 
 func (d *decoder) timeouts(path string, n *node, out *Timeouts) {
 	d.Fields(path, n, []key{
-		{Name: "handshake", Decode: func(path string, n *node) { out.Handshake = d.Duration(path, n) }},
-		{Name: "idle", Decode: func(path string, n *node) { out.Idle = d.Duration(path, n) }},
-		{Name: "closing", Decode: func(path string, n *node) { out.Closing = d.Duration(path, n) }},
-		{Name: "quic_idle", Decode: func(path string, n *node) { out.QUICIdle = d.Duration(path, n) }},
+		{Name: "handshake", Default: "10s", Help: "from the first byte of a request to its decision; then 408",
+			Decode: func(path string, n *node) { out.Handshake = d.Duration(path, n) }},
+		{Name: "idle", Default: "1h", Help: "a session without packets is reset at both ends", Decode: func(path string, n *node) { out.Idle = d.Duration(path, n) }},
+		{Name: "closing", Default: "1m", Help: "the same after one end has sent FIN", Decode: func(path string, n *node) { out.Closing = d.Duration(path, n) }},
+		{Name: "quic_idle", Default: "5m", Help: "a QUIC session without datagrams is forgotten", Decode: func(path string, n *node) { out.QUICIdle = d.Duration(path, n) }},
 	})
 }

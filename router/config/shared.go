@@ -44,9 +44,10 @@ func (d *decoder) policy(path string, n *node, p *Pool) {
 	}
 	p.Policy, p.Shared = FromFile, new(Shared)
 	d.Fields(path, n, []key{
-		{Name: "file", Decode: func(path string, n *node) { p.Shared.File = d.FilePath(path, n) }},
-		{Name: "service", Decode: func(path string, n *node) { p.Shared.Service = d.dnsName(path, n) }},
-		{Name: "cookie", Decode: func(path string, n *node) { p.Shared.Cookie = d.cookie(path, n) }},
+		{Name: "file", Help: "a policy, or a configuration that has one as its section policy", Decode: func(path string, n *node) { p.Shared.File = d.FilePath(path, n) }},
+		{Name: "service", Help: "host whose rules all requests of the pool have (default: each request's own)",
+			Decode: func(path string, n *node) { p.Shared.Service = d.dnsName(path, n) }},
+		{Name: "cookie", Help: "cookie whose value is the key of spread: key (default: by client)", Decode: func(path string, n *node) { p.Shared.Cookie = d.cookie(path, n) }},
 	})
 	d.Require(path, n, "file")
 }

@@ -19,21 +19,24 @@ const (
 func (d *decoder) vip(path string, n *node) VIP {
 	v := VIP{Mode: Handoff, Protocol: HTTP, Line: n.Line}
 	d.Fields(path, n, []key{
-		{Name: "address", Decode: func(path string, n *node) { v.Address = d.AddrPort(path, n) }},
-		{Name: "mode", Decode: func(path string, n *node) {
-			v.Mode = Mode(d.Choice(path, n, "is not a mode", string(Handoff), string(Redirect), string(Proxy), string(Reactive)))
-		}},
-		{Name: "protocol", Decode: func(path string, n *node) {
+		{Name: "address", Help: "address and port", Decode: func(path string, n *node) { v.Address = d.AddrPort(path, n) }},
+		{Name: "mode", Default: "handoff", Help: "what is done with a request: splice it, redirect the client, proxy it, or have a controller hand it over",
+			Decode: func(path string, n *node) {
+				v.Mode = Mode(d.Choice(path, n, "is not a mode", string(Handoff), string(Redirect), string(Proxy), string(Reactive)))
+			}},
+		{Name: "protocol", Default: "http", Help: "http: each request is routed; tls and quic: each session, by its hello", Decode: func(path string, n *node) {
 			v.Protocol = Protocol(d.Choice(path, n, "is not a protocol", string(HTTP), string(TLS), string(QUIC)))
 		}},
-		{Name: "controller", Decode: func(path string, n *node) { v.Controller = d.controller(path, n) }},
-		{Name: "tls", Decode: func(path string, n *node) { v.TLS = d.keyPairs(path, n) }},
-		{Name: "interfaces", Decode: func(path string, n *node) { v.Interfaces = document.Distinct(d.Decoder, path, n, d.Device) }},
-		{Name: "pipelining", Decode: func(path string, n *node) {
-			v.Pipelining = Pipelining(d.Choice(path, n, "is not a kind of pipelining", string(PipeliningHold), string(PipeliningPass)))
-		}},
-		{Name: "log", Decode: func(path string, n *node) { v.Unlogged = !d.Boolean(path, n) }},
-		{Name: "routes", Decode: func(path string, n *node) {
+		{Name: "controller", Help: "mode reactive: the controller that hands sessions over", Decode: func(path string, n *node) { v.Controller = d.controller(path, n) }},
+		{Name: "tls", Help: "modes proxy and redirect: the router's own certificates", Decode: func(path string, n *node) { v.TLS = d.keyPairs(path, n) }},
+		{Name: "interfaces", Help: "towards clients; required by mode handoff",
+			Decode: func(path string, n *node) { v.Interfaces = document.Distinct(d.Decoder, path, n, d.Device) }},
+		{Name: "pipelining", Help: "hold: each request is routed; pass: a pipelined one follows the one before it (default: pass if one pool answers everything, else hold)",
+			Decode: func(path string, n *node) {
+				v.Pipelining = Pipelining(d.Choice(path, n, "is not a kind of pipelining", string(PipeliningHold), string(PipeliningPass)))
+			}},
+		{Name: "log", Default: "true", Help: "false: its requests are in no access log", Decode: func(path string, n *node) { v.Unlogged = !d.Boolean(path, n) }},
+		{Name: "routes", Help: "in order; the first match applies, and without one the answer is 404", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxRoutes)
 			d.NonEmptyList(path, n, func(at string, n *node) { v.Routes = append(v.Routes, d.route(at, n)) })
 		}},
@@ -77,9 +80,9 @@ func (m *Match) everything() bool {
 func (d *decoder) route(path string, n *node) Route {
 	r := Route{Line: n.Line}
 	d.Fields(path, n, []key{
-		{Name: "match", Decode: func(path string, n *node) { r.Match = d.match(path, n) }},
-		{Name: "pool", Decode: func(path string, n *node) { r.Pool = d.Text(path, n) }},
-		{Name: "rewrite", Decode: func(path string, n *node) { r.Rewrite = d.rewrite(path, n) }},
+		{Name: "match", Help: "conditions, all of which must hold (default: everything matches)", Decode: func(path string, n *node) { r.Match = d.match(path, n) }},
+		{Name: "pool", Help: "that answers", Decode: func(path string, n *node) { r.Pool = d.Text(path, n) }},
+		{Name: "rewrite", Help: "another host or path for the surrogates", Decode: func(path string, n *node) { r.Rewrite = d.rewrite(path, n) }},
 	})
 	d.Require(path, n, "pool")
 	return r
@@ -88,19 +91,19 @@ func (d *decoder) route(path string, n *node) Route {
 func (d *decoder) match(path string, n *node) Match {
 	var m Match
 	d.Fields(path, n, []key{
-		{Name: "host", Decode: func(path string, n *node) { m.Host = d.host(path, n) }},
-		{Name: "path_prefix", Decode: func(path string, n *node) { m.PathPrefix = d.pathPrefix(path, n) }},
-		{Name: "path_regex", Decode: func(path string, n *node) { m.PathRegex = d.Regexp(path, n) }},
-		{Name: "methods", Decode: func(path string, n *node) { m.Methods = d.methods(path, n) }},
-		{Name: "headers", Decode: func(path string, n *node) {
+		{Name: "host", Help: "the request's host; *.example.net is every name below", Decode: func(path string, n *node) { m.Host = d.host(path, n) }},
+		{Name: "path_prefix", Help: "start of the path, byte by byte", Decode: func(path string, n *node) { m.PathPrefix = d.pathPrefix(path, n) }},
+		{Name: "path_regex", Help: "an RE2 expression on the path", Decode: func(path string, n *node) { m.PathRegex = d.Regexp(path, n) }},
+		{Name: "methods", Help: "one of the list", Decode: func(path string, n *node) { m.Methods = d.methods(path, n) }},
+		{Name: "headers", Help: "all of the list", Decode: func(path string, n *node) {
 			if n.Kind == document.Mapping {
 				d.Wrong(n, path, "is a mapping, and must be a list", "such as [{name: X-Device, value: phone}]")
 			}
 			d.NonEmptyList(path, n, func(at string, n *node) { m.Headers = append(m.Headers, d.header(at, n)) })
 		}},
-		{Name: "sni", Decode: func(path string, n *node) { m.SNI = d.sni(path, n) }},
-		{Name: "alpn", Decode: func(path string, n *node) { m.ALPN = d.alpn(path, n) }},
-		{Name: "no_sni", Decode: func(path string, n *node) { m.NoSNI = d.Boolean(path, n) }},
+		{Name: "sni", Help: "name in the TLS hello; *.example.net is one label below", Decode: func(path string, n *node) { m.SNI = d.sni(path, n) }},
+		{Name: "alpn", Help: "the client offers one of the list, such as h2", Decode: func(path string, n *node) { m.ALPN = d.alpn(path, n) }},
+		{Name: "no_sni", Help: "true: hellos without a name, which no other route matches", Decode: func(path string, n *node) { m.NoSNI = d.Boolean(path, n) }},
 	})
 	return m
 }
@@ -181,7 +184,7 @@ func (d *decoder) methods(path string, n *node) []string {
 func (d *decoder) header(path string, n *node) HeaderMatch {
 	var h HeaderMatch
 	d.Fields(path, n, []key{
-		{Name: "name", Decode: func(path string, n *node) {
+		{Name: "name", Help: "of the field, which must be present", Decode: func(path string, n *node) {
 			s := d.Text(path, n)
 			if d.Err() == nil && !isToken(s) {
 				d.Wrong(n, path, fmt.Sprintf("%q is not the name of a header", document.Clip(s)), "such as X-Device")
@@ -191,13 +194,13 @@ func (d *decoder) header(path string, n *node) HeaderMatch {
 				d.Wrong(n, path, "Host is matched by its own key", "match: {host: ...}")
 			}
 		}},
-		{Name: "value", Decode: func(path string, n *node) {
+		{Name: "value", Help: "its exact value", Decode: func(path string, n *node) {
 			h.Value = d.Text(path, n)
 			if d.Err() == nil && h.Value != strings.Trim(h.Value, " ") {
 				d.Wrong(n, path, fmt.Sprintf("%q has spaces around it, which a request's value never has", document.Clip(h.Value)), "without them")
 			}
 		}},
-		{Name: "regex", Decode: func(path string, n *node) { h.Regex = d.Regexp(path, n) }},
+		{Name: "regex", Help: "an RE2 expression on its value", Decode: func(path string, n *node) { h.Regex = d.Regexp(path, n) }},
 	})
 	d.Require(path, n, "name")
 	if h.Value != "" && h.Regex != nil {

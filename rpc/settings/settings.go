@@ -30,23 +30,25 @@ const (
 // Keys decode the settings. file decodes the path of a file, as the part has paths.
 func (s *Settings) Keys(d *document.Decoder, file func(path string, n *document.Node) string) []document.Key {
 	return []document.Key{
-		{Name: "url", Decode: func(path string, n *document.Node) {
-			one := func(path string, n *document.Node) {
-				if u := d.URL(path, n, "ws", "wss", "http", "https"); u != nil {
-					s.URLs = append(s.URLs, u.String())
+		{Name: "url", Help: "of the controller's northbound: ws, wss, http or https; of several, the next is tried when one fails",
+			Decode: func(path string, n *document.Node) {
+				one := func(path string, n *document.Node) {
+					if u := d.URL(path, n, "ws", "wss", "http", "https"); u != nil {
+						s.URLs = append(s.URLs, u.String())
+					}
 				}
-			}
-			if n.Kind == document.Scalar {
-				one(path, n)
-				return
-			}
-			d.AtMost(path, n, maxURLs)
-			d.NonEmptyList(path, n, one)
-		}},
-		{Name: "token_file", Decode: func(path string, n *document.Node) { s.TokenFile = file(path, n) }},
-		{Name: "authority", Decode: func(path string, n *document.Node) { s.Authority = file(path, n) }},
-		{Name: "certificate", Decode: func(path string, n *document.Node) { s.Certificate = file(path, n) }},
-		{Name: "key", Decode: func(path string, n *document.Node) { s.Key = file(path, n) }},
+				if n.Kind == document.Scalar {
+					one(path, n)
+					return
+				}
+				d.AtMost(path, n, maxURLs)
+				d.NonEmptyList(path, n, one)
+			}},
+		{Name: "token_file", Help: "file whose first line is a token of the role router", Decode: func(path string, n *document.Node) { s.TokenFile = file(path, n) }},
+		{Name: "authority", Help: "PEM file with the authorities of the controller's certificate (default: the system's)",
+			Decode: func(path string, n *document.Node) { s.Authority = file(path, n) }},
+		{Name: "certificate", Help: "PEM file with the own certificate, instead of a token", Decode: func(path string, n *document.Node) { s.Certificate = file(path, n) }},
+		{Name: "key", Help: "PEM file with its key", Decode: func(path string, n *document.Node) { s.Key = file(path, n) }},
 	}
 }
 

@@ -44,7 +44,7 @@ func Mistyped(t *testing.T, root *cobra.Command, said func(args ...string) (stat
 			}
 			return
 		}
-		c.Flags().VisitAll(func(f *pflag.Flag) { flag(f, func(want, arg string) { try(want, with(arg)...) }) })
+		c.Flags().VisitAll(func(f *pflag.Flag) { mistypedFlag(f, func(want, arg string) { try(want, with(arg)...) }) })
 		arguments := slices.DeleteFunc(strings.Fields(c.Use)[1:], func(word string) bool { return strings.HasPrefix(word, "-") })
 		if len(arguments) > 0 && !strings.HasPrefix(arguments[0], "[") {
 			try(`(is|are) missing; for example: `, path...)
@@ -57,8 +57,8 @@ func Mistyped(t *testing.T, root *cobra.Command, said func(args ...string) (stat
 	return cases
 }
 
-// flag mistypes a flag: its name, and its value, as far as the flag itself says what it takes.
-func flag(f *pflag.Flag, try func(want, arg string)) {
+// mistypedFlag mistypes a flag: its name, and its value, as far as the flag itself says what it takes.
+func mistypedFlag(f *pflag.Flag, try func(want, arg string)) {
 	if f.Hidden {
 		return
 	}

@@ -1,0 +1,2 @@
+// Package deploy tests the manifests in its folder.
+package deploy

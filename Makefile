@@ -11,7 +11,7 @@ export CC = clang-19
 LARGEST = 30000000
 
 .DEFAULT_GOAL := help
-.PHONY: help deps generate dashboards schemas reference build package demo test check lint docs bench
+.PHONY: help deps generate dashboards schemas reference build package demo recording test check lint docs bench
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -43,6 +43,10 @@ package: ## dist/: deb and rpm for amd64 and arm64, images, bill of materials, l
 
 demo: deps build ## real clients and servers in namespaces: results, times, byte-exact checks (root)
 	bin/baton-lab demo
+
+recording: deps build ## docs/demo.svg, docs/demo.cast and docs/results/demo.txt: the demo, recorded (root)
+	@packaging/python.sh recording
+	$(GO) run ./packaging/recording docs/demo.cast docs/demo.svg docs/results/demo.txt
 
 test: ## dependencies, build, lint and all rings of tests (root for rings 3 and 4)
 	@packaging/deps.sh || [ "$$(id -u)" != 0 ]

@@ -2,10 +2,10 @@
 # Installs Python packages into virtual environments in this folder, each
 # package pinned by its hash: bin/python for os-ken, bin/faucet for Faucet,
 # which needs another version of os-ken, bin/quic for clients of HTTP/3,
-# bin/docs for the site. Idempotent; prints nothing if they are there. Needs
+# bin/docs for the site, bin/recording for `make recording`. Idempotent; prints nothing if they are there. Needs
 # no root, but Debian's python3-venv, and python3-dev for Faucet.
 #
-#   packaging/python.sh         all
+#   packaging/python.sh         all but recording
 #   packaging/python.sh docs    only those named
 set -eu
 cd "$(dirname "$0")/.."

@@ -163,7 +163,7 @@ func (d *demo) newReport(haproxy *peers.Server) (*Report, error) {
 	}
 	return &Report{
 		Linux: unix.ByteSliceToString(uts.Release[:]), Processors: runtime.NumCPU(),
-		Servers: []string{d.t.servers[0].Version, haproxy.Version}, Topology: d.t.drawing(), Config: string(config),
+		Servers: []string{d.t.servers[0].Version, haproxy.Version}, Topology: drawing(), Config: string(config),
 	}, nil
 }
 

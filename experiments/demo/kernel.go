@@ -90,11 +90,15 @@ func (d *demo) look(ctx context.Context, before counts) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	d.report.Kernel = k
-	d.report.check(k.Handoffs == connections && k.Proxied == 0 && k.Failed == 0,
-		"%d connections to %s: %d handed off, %d proxied, %d failed", connections, handoffVIP, k.Handoffs, k.Proxied, k.Failed)
-	d.report.check(err == nil, "%d server legs taken (%d handoffs, %d moves), %d taken back", k.Handoffs+k.Moved, k.Handoffs, k.Moved, k.Recycled)
+	d.report.kernel(k, err == nil)
 	return nil
+}
+
+func (r *Report) kernel(k Kernel, recycled bool) {
+	r.Kernel = k
+	r.check(k.Handoffs == k.Connections && k.Proxied == 0 && k.Failed == 0,
+		"%d connections to %s: %d handed off, %d proxied, %d failed", k.Connections, handoffVIP, k.Handoffs, k.Proxied, k.Failed)
+	r.check(recycled, "%d server legs taken (%d handoffs, %d moves), %d taken back", k.Handoffs+k.Moved, k.Handoffs, k.Moved, k.Recycled)
 }
 
 // checkKernel checks who read a row's requests, and that their bodies flowed past user space.

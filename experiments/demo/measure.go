@@ -137,7 +137,7 @@ func (d *demo) checkRow(r request, row Row) {
 		d.report.check(false, "%s is answered right: %s", r.path, wrong)
 		return
 	}
-	d.report.check(true, "%s: %d answers of %d bytes from pool %s; %d compared with the file by SHA-256",
+	d.report.check(true, "%s: %d answers of %d bytes from pool %s; %d compared by SHA-256",
 		r.path, requests, r.size(), r.pool, hashed)
 }
 
@@ -149,9 +149,13 @@ func (d *demo) keepAlive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.report.Connection = Connection{Paths: paths, Surrogates: answered, Opened: connections}
-	right := len(answered) == len(paths) && connections == 1 && inPool("video", []string{answered[0], answered[2]}) &&
-		inPool("default", []string{answered[1], answered[3]})
-	d.report.check(right, "one client connection (%d opened), each request at a surrogate of its own pool: %v", connections, answered)
+	d.report.keepAlive(Connection{Paths: paths, Surrogates: answered, Opened: connections})
 	return nil
+}
+
+func (r *Report) keepAlive(c Connection) {
+	r.Connection = c
+	right := len(c.Surrogates) == len(c.Paths) && c.Opened == 1 && inPool("video", []string{c.Surrogates[0], c.Surrogates[2]}) &&
+		inPool("default", []string{c.Surrogates[1], c.Surrogates[3]})
+	r.check(right, "one client connection (%d opened), each request at a surrogate of its own pool: %v", c.Opened, c.Surrogates)
 }

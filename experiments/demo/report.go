@@ -114,19 +114,19 @@ func (r *Report) Text(out io.Writer) {
 	p := func(format string, args ...any) { fmt.Fprintf(out, format, args...) }
 	p("\nLinux %s, %d processors; surrogates %s, unmodified\n\n%s", r.Linux, r.Processors, r.Servers[0], indent(r.Topology))
 	p("\nrouter.yaml\n\n%s", indent(r.Config))
-	p("\nOne address, %s, mode handoff; medians of curl's times\n\n", handoffVIP)
+	p("\nhttp://%s at one address, %s, mode handoff; medians of curl's times\n\n", site, handoffVIP)
 	r.handoffs(out)
-	p("\nOne connection, requests for both pools: ")
+	p("\nOne connection, both pools: ")
 	for i, s := range r.Connection.Surrogates {
 		p("%s from %s%s", r.Connection.Paths[i], s, map[bool]string{true: "\n", false: ", "}[i == len(r.Connection.Surrogates)-1])
 	}
-	p("\nHTTPS and HTTP/3 to the same address, routed by the name in the client's hello; certificates are the surrogates'\n\n")
+	p("\nHTTPS and HTTP/3 at the same address, by the name in the client's hello; surrogates have the keys\n\n")
 	r.secure(out)
-	p("\nThe same requests by other ways; × direct; processor time of the router's process\n\n")
+	p("\nThe same requests in four ways: median and × direct; processor time of the router's process\n\n")
 	r.ways(out)
 	k := r.Kernel
 	p("\nIn the kernel: %d connections handed off (%d moved on in between), %d server legs taken back,\n", k.Handoffs, k.Moved, k.Recycled)
-	p("%d packets translated there (of up to 64 KiB each), %d seen by user space, %d connections proxied\n\n", k.Translated, k.Upcalls, k.Proxied)
+	p("%d packets translated there (up to 64 KiB each), %d seen by user space, %d connections proxied\n\n", k.Translated, k.Upcalls, k.Proxied)
 	for _, c := range r.Checks {
 		p("%s  %s\n", map[bool]string{true: "ok    ", false: "FAILED"}[c.OK], c.Text)
 	}
@@ -139,14 +139,14 @@ func (r *Report) Text(out io.Writer) {
 
 func (r *Report) handoffs(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "  URL\tSURROGATE\tREAD BY\tCONNECT\tFIRST BYTE\tTOTAL\tBYTES\tPACKETS\tSAME BYTES\t")
+	fmt.Fprintln(w, "  REQUEST\tSURROGATE\tREAD BY\tCONNECT\tFIRST BYTE\tTOTAL\tBYTES\tPACKETS\tSAME BYTES\t")
 	for _, row := range r.Rows {
 		c := row.cell(handoff)
 		same := "yes"
 		if len(c.Wrong) > 0 {
 			same = "NO: " + c.Wrong[0]
 		}
-		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t\n", row.URL, strings.Join(c.Surrogates, " "), row.Decides,
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t\n", row.Path, strings.Join(c.Surrogates, " "), row.Decides,
 			timeText(c.Connect), timeText(c.FirstByte), timeText(c.Total), c.Bytes, c.Translated, same)
 	}
 	w.Flush()
@@ -168,22 +168,36 @@ func dash(d time.Duration) string {
 	return timeText(d)
 }
 
+// ways writes a block of lines for each request, with a column for each way.
 func (r *Report) ways(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "  REQUEST\tWAY\tFIRST BYTE\t\tTOTAL\t\tPROCESSOR\t")
-	for _, row := range r.Rows {
-		for i, c := range row.Cells {
-			name, cpu := "", "-"
-			if i == 0 {
-				name = row.Path
+	defer w.Flush()
+	for i, row := range r.Rows {
+		if i == 0 {
+			fmt.Fprint(w, "  REQUEST\t\t")
+			for _, c := range row.Cells {
+				fmt.Fprintf(w, "%s\t\t", strings.ToUpper(c.Way))
 			}
-			if row.Size >= leastForCPU && c.Way != viaDirect {
-				cpu = timeText(c.CPU)
+			fmt.Fprintln(w)
+		}
+		line := func(request, of string, text func(Cell) string) {
+			fmt.Fprintf(w, "  %s\t%s\t", request, of)
+			for _, c := range row.Cells {
+				fmt.Fprint(w, text(c))
 			}
-			fmt.Fprintf(w, "  %s\t%s\t%s\t%.2f\t%s\t%.2f\t%s\t\n", name, c.Way, timeText(c.FirstByte), c.FirstByteRatio, timeText(c.Total), c.TotalRatio, cpu)
+			fmt.Fprintln(w)
+		}
+		line(row.Path, "first byte", func(c Cell) string { return fmt.Sprintf("%s\t%.2f\t", timeText(c.FirstByte), c.FirstByteRatio) })
+		line("", "total", func(c Cell) string { return fmt.Sprintf("%s\t%.2f\t", timeText(c.Total), c.TotalRatio) })
+		if row.Size >= leastForCPU {
+			line("", "processor", func(c Cell) string {
+				if c.Way == viaDirect {
+					return "-\t\t"
+				}
+				return timeText(c.CPU) + "\t\t"
+			})
 		}
 	}
-	w.Flush()
 }
 
 // leastForCPU is the smallest download, in bytes, of which processor time in ticks of 10 ms says something.

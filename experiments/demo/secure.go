@@ -56,11 +56,14 @@ func (d *demo) http3(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read Caddy's log: %w", err)
 	}
-	d.report.Secure = append(d.report.Secure, s)
-	want := fmt.Sprintf("s%d", http3Surrogate)
-	d.report.check(s.Surrogate == want && s.Client == clientAddress && s.Version == "3" && whole == nil,
-		"%s by HTTP/%s: from %s, whose log has %s", s.URL, s.Version, s.Surrogate, s.Client)
+	d.report.http3(s, whole == nil)
 	return nil
+}
+
+func (r *Report) http3(s Secure, whole bool) {
+	r.Secure = append(r.Secure, s)
+	r.check(s.Surrogate == fmt.Sprintf("s%d", http3Surrogate) && s.Client == clientAddress && s.Version == "3" && whole,
+		"%s by HTTP/%s: from %s, whose log has %s", s.URL, s.Version, s.Surrogate, s.Client)
 }
 
 const secureFile = "/1m"
@@ -83,12 +86,15 @@ func (d *demo) secure(ctx context.Context) error {
 			return err
 		}
 		s.Upcalls = after.since(before)["upcall"]
-		want := fmt.Sprintf("s%d", secureSites[name])
-		d.report.Secure = append(d.report.Secure, s)
-		d.report.check(s.Surrogate == want && s.Client == clientAddress && s.Upcalls == 0,
-			"%s: from %s, whose log has %s; %d packets went to user space", s.URL, s.Surrogate, s.Client, s.Upcalls)
+		d.report.https(s, name)
 	}
 	return nil
+}
+
+func (r *Report) https(s Secure, name string) {
+	r.Secure = append(r.Secure, s)
+	r.check(s.Surrogate == fmt.Sprintf("s%d", secureSites[name]) && s.Client == clientAddress && s.Upcalls == 0,
+		"%s: from %s, whose log has %s; %d packets went to user space", s.URL, s.Surrogate, s.Client, s.Upcalls)
 }
 
 func (d *demo) download(ctx context.Context, name string) (s Secure, err error) {

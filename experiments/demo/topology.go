@@ -110,6 +110,10 @@ func (t *topology) publish(r request) error {
 
 // routerConfig is the router.yaml. The redirect has a VIP of its own, with the same routes.
 func (t *topology) routerConfig() string {
+	return routerConfig(t.lab.Dir(), t.lab.BPFFS(), t.clientSide.Name)
+}
+
+func routerConfig(dir, state, clientSide string) string {
 	return fmt.Sprintf(`control: %[1]s/router.sock
 state: %[2]s/router
 vips:
@@ -152,7 +156,7 @@ pools:
   http3:
     source: keep
     surrogates: [{name: s2-quic, address: "%[11]s:443"}]
-`, t.lab.Dir(), t.lab.BPFFS(), handoffVIP, t.clientSide.Name, site, redirectVIP, surrogates("video"), surrogates("default"),
+`, dir, state, handoffVIP, clientSide, site, redirectVIP, surrogates("video"), surrogates("default"),
 		address(secureSites["shop.example.net"]), address(secureSites["blog.example.net"]), address(http3Surrogate))
 }
 
@@ -199,12 +203,12 @@ frontend vip
 }
 
 // drawing is the topology for people.
-func (t *topology) drawing() string {
+func drawing() string {
 	return fmt.Sprintf(`client %s ──── router ─┬── s1 %s  pool video
-                           ├── s2 %s  pool video
-                           └── s3 %s  pool default
-             on the router: %s baton, handoff; port 443 by name, TCP and UDP
-                            %s baton, redirect
-                            %s haproxy
+                             ├── s2 %s  pool video
+                             └── s3 %s  pool default
+               on the router: %s baton, handoff; port 443 by name, TCP and UDP
+                              %s baton, redirect
+                              %s haproxy
 `, clientAddress, address(1), address(2), address(3), handoffVIP, redirectVIP, haproxyVIP)
 }

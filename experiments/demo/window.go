@@ -9,7 +9,7 @@ import (
 	"baton/lab"
 )
 
-// beyondWindow counts the packets that a host's TCP has discarded because they lie outside of the receive window that it has told
+// beyondWindow counts the packets that a host's TCP has discarded because they lie outside of the receive window that it has advertised
 // (TcpExtBeyondWindow, Linux 6.15). The translation carries windows over; with an error there the bytes would come all the same,
 // repeated.
 func beyondWindow(h *lab.Host) (n uint64, counted bool, err error) {
@@ -67,5 +67,5 @@ func (d *demo) checkWindows(before, now []uint64) {
 	for i := range now {
 		beyond += now[i] - before[i]
 	}
-	d.report.check(beyond == 0, "%d packets lay outside of the window that their receiver had told", beyond)
+	d.report.check(beyond == 0, "%d packets lay outside of the window that their receiver had advertised", beyond)
 }

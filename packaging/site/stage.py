@@ -13,7 +13,7 @@ import sys
 
 LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
 ITEM = re.compile(r"( *)([-*]|\d+\.) +")
-STATIC = (".png", ".svg", ".json")  # json: results and schemas, too long for a page
+STATIC = (".png", ".svg", ".cast", ".json")  # json: results and schemas, too long for a page
 LANGUAGES = {".yaml": "yaml", ".yml": "yaml", ".go": "go", ".sh": "sh", ".py": "python", ".c": "c", ".h": "c", ".conf": "nginx", ".service": "ini"}
 
 

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -24,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
+	"baton/api"
 	"baton/kubernetes/translate"
 	"baton/router/config"
 )
@@ -192,6 +194,19 @@ func TestRefused(t *testing.T) {
 	f.reconcile(t)
 	if c := f.programmed(t); c.Status != metav1.ConditionTrue {
 		t.Errorf("Programmed is %+v", c)
+	}
+}
+
+// TestNeverWritten: a router that does not run does not find a configuration with which it cannot start.
+func TestNeverWritten(t *testing.T) {
+	f := newFixture(t)
+	before := f.written(t)
+	err := f.Router.Apply(t.Context(), &translate.Result{VIPs: []translate.VIP{{Address: "192.0.2.1:80", Interfaces: []string{"eth0"}, Routes: []translate.Route{{Pool: "missing"}}}}})
+	if !errors.Is(err, api.ErrConflict) {
+		t.Errorf("the error is %v, want one of a refused configuration", err)
+	}
+	if got := f.written(t); got != before || f.reloads.Load() != 0 {
+		t.Errorf("%d reloads, and the file has\n%s", f.reloads.Load(), got)
 	}
 }
 

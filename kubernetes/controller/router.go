@@ -15,6 +15,7 @@ import (
 
 	"baton/api"
 	"baton/kubernetes/translate"
+	"baton/router/config"
 )
 
 // Router is the request router of this node, and the folder of its files.
@@ -84,8 +85,12 @@ func (r *Router) Apply(ctx context.Context, result *translate.Result) error {
 	return r.removeOthers(kept)
 }
 
-// reload puts a configuration in force. One that the router refuses does not stay in the file, where it would keep the router from starting.
+// reload puts a configuration in force. One that the router refuses does not stay in the file, where it would keep the router from starting;
+// its decoder is asked first, as the router may not run.
 func (r *Router) reload(ctx context.Context, text []byte) error {
+	if _, err := config.Parse(r.ConfigFile(), text); err != nil {
+		return fmt.Errorf("the router would refuse its configuration: %w", api.Refused(err))
+	}
 	before, err := os.ReadFile(r.ConfigFile())
 	if err != nil {
 		return fmt.Errorf("read the router's configuration: %w", err)

@@ -192,6 +192,7 @@ func (n *Network) entries(forwarder int) []of.Message {
 	return list
 }
 
+// startNameServer returns when it answers, and knows that surrogates are up: it sends nobody to the request router for want of one.
 func (n *Network) startNameServer(ctx context.Context) (err error) {
 	text, err := n.example("nameserver.yaml")
 	if err != nil {
@@ -215,6 +216,12 @@ func (n *Network) startNameServer(ctx context.Context) (err error) {
 		at, err := n.Resolve(ctx, n.Clients[0], "cdn."+Domain)
 		if err == nil && at != VIP {
 			err = fmt.Errorf("cdn.%s is %q", Domain, at)
+		}
+		if err != nil {
+			return err
+		}
+		if at, err = n.Resolve(ctx, n.Clients[0], "near.cdn."+Domain); err == nil && at == VIP {
+			err = fmt.Errorf("near.cdn.%s is the request router: no surrogate is up", Domain)
 		}
 		return err
 	})

@@ -13,7 +13,7 @@ const balanceGuide = "../docs/balance.md" // whose configurations cmd/baton's te
 // TestBalanceGuideNames: the guide explains each key, method and series that there is.
 func TestBalanceGuideNames(t *testing.T) {
 	text := read(t, balanceGuide)
-	for _, key := range found(t, "../balance/config/*.go", `\{Name: "([a-z_0-9]+)", Decode: func\(`, 30) {
+	for _, key := range keysOf(t, "balance", 30) {
 		if !regexp.MustCompile("`([a-z]+\\.)*\\.?" + key + "[`.:]|[{, ]" + key + ": ").MatchString(text) {
 			t.Errorf("the guide lacks the key %s", key)
 		}

@@ -2,8 +2,6 @@ package examples_test
 
 import (
 	"regexp"
-	"slices"
-	"strings"
 	"testing"
 
 	"baton/forwarder/config"
@@ -32,16 +30,13 @@ func TestForwarderDocumentsLoad(t *testing.T) {
 	}
 }
 
-// TestForwarderGuideNames: the guide explains each key, metric and verdict that there is.
+// TestForwarderGuideNames: the guide explains each key and metric that there is.
 func TestForwarderGuideNames(t *testing.T) {
 	text := read(t, forwarderGuide)
-	keys := found(t, "../forwarder/config/*.go", `\{Name: "([a-z_]+)", Decode: func\(`, 25)
+	keys := keysOf(t, "forwarder", 25)
 	metrics := append(found(t, "../forwarder/metrics.go", `n\.(?:Counter|GaugeInt|Gauge)\("([a-z_]+)"`, 10),
 		found(t, "../forwarder/metrics.go", `\{"([a-z_]+)",`, 9)...)
-	verdicts := slices.DeleteFunc(found(t, "../datapath/forwarder/verdict_names.go", `: +"([a-z_]+)"`, 15), func(name string) bool {
-		return name == "megaflows_hit" || name == "microflows_hit" || strings.HasSuffix(name, "_lost") // metrics of their own
-	})
-	for what, names := range map[string][]string{"key": keys, "metric": metrics, "verdict": verdicts} {
+	for what, names := range map[string][]string{"key": keys, "metric": metrics} {
 		for _, name := range names {
 			if !regexp.MustCompile("`([a-z_]+\\.)?" + name + "[`.]|\\b" + name + ": [0-9]").MatchString(text) {
 				t.Errorf("the guide lacks the %s %s", what, name)

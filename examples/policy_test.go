@@ -53,7 +53,7 @@ func TestPolicyExample(t *testing.T) {
 	}
 }
 
-// TestPolicyGuide: what the guide shows can be loaded, and it has all keys.
+// TestPolicyGuide: what the guide shows can be loaded.
 func TestPolicyGuide(t *testing.T) {
 	guide := read(t, policyGuide)
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(guide, -1)
@@ -62,17 +62,5 @@ func TestPolicyGuide(t *testing.T) {
 	}
 	for _, m := range blocks {
 		parsePolicy(t, "guide.yaml", m[1])
-	}
-	for at, prefix := range map[string]string{"x9: 1": "", "sites: {a: {x9: 1}}": "sites.S.", "sites: {a: {surrogates: {b: {x9: 1}}}}": "….surrogates.U."} {
-		_, err := config.Parse("f", []byte(at))
-		m := regexp.MustCompile(`x9: is not a key \(one of (.*)\)`).FindStringSubmatch(err.Error())
-		if m == nil {
-			t.Fatalf("%v lists no keys", err)
-		}
-		for key := range strings.SplitSeq(m[1], ", ") {
-			if row := "\n| `" + prefix + key + "` |"; !strings.Contains(guide, row) {
-				t.Errorf("the guide has no row%s", row)
-			}
-		}
 	}
 }

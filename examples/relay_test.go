@@ -52,7 +52,7 @@ func TestRelayGuidesLoad(t *testing.T) {
 // TestRelayGuideNames: the guide explains each key that there is.
 func TestRelayGuideNames(t *testing.T) {
 	text := read(t, relayKeys)
-	for _, key := range found(t, "../relay/config/*.go", `\{Name: "([a-z_]+)", Decode: func\(`, 50) {
+	for _, key := range keysOf(t, "relay", 50) {
 		if !regexp.MustCompile("`([a-z_]+\\.)?" + key + "[`.]").MatchString(text) {
 			t.Errorf("the guide lacks the key %s", key)
 		}

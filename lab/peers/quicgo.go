@@ -53,7 +53,11 @@ func (g *goClient) visit(ctx context.Context, method string) (Visited, error) {
 	defer transport.Close()
 	var conn *quic.Conn
 	client := &http3.Transport{
-		TLSClientConfig: g.config, DisableCompression: true, QUICConfig: &quic.Config{Versions: []quic.Version{quic.Version(g.v.version())}},
+		TLSClientConfig: g.config, DisableCompression: true, QUICConfig: &quic.Config{
+			Versions: []quic.Version{quic.Version(g.v.version())},
+			// If the one datagram is lost by which the server would learn of a NAT's new port, both wait for the other.
+			KeepAlivePeriod: 5 * time.Second,
+		},
 		Dial: func(ctx context.Context, _ string, t *tls.Config, q *quic.Config) (*quic.Conn, error) {
 			var err error
 			conn, err = transport.DialEarly(ctx, net.UDPAddrFromAddrPort(g.v.To), t, q)

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -194,7 +195,7 @@ func TestOnePolicySpills(t *testing.T) {
 	}
 	goes(s.client, "s3", all...)
 	if out, err := s.baton(t.Context(), "router", "explain", "http://"+sharedRedirect+"/x", "--client", "10.1.0.2", "--control", s.socket); err != nil ||
-		!strings.Contains(out, "a is at 100 % of 3 sessions: spills to b") {
+		!regexp.MustCompile(`a is at 1\d\d % of 3 sessions: spills to b`).MatchString(out) { // those of the requests before may not have ended
 		t.Errorf("explain: %v\n%s", err, out)
 	}
 	for _, c := range kept {

@@ -12,9 +12,7 @@ SOURCE_DATE_EPOCH=$(packaging/version.sh --date)
 export LC_ALL=C TZ=UTC GOFLAGS="${GOFLAGS:--buildvcs=false}"
 umask 022
 
-archive() { # FILE FOLDER
-	tar -C "$2" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=ustar -cf "$1" $(ls "$2")
-}
+. packaging/archive.sh
 
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT

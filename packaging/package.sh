@@ -24,10 +24,7 @@ tool() {
 		exit 1
 	}
 }
-# Writes a folder as a tar file that depends on nothing but its contents.
-archive() { # FILE FOLDER
-	tar -C "$2" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=ustar -cf "$1" $(ls "$2")
-}
+. packaging/archive.sh
 
 # PACKAGE's parts, and what its scripts do to them at an upgrade: packaging/scripts/postinst.
 parts_of() { case $1 in baton) echo "router forwarder relay anycast balance purge" ;; baton-cdn) echo "controller nameserver" ;; esac; }

@@ -62,9 +62,7 @@ static __always_inline __u32 client_fin(struct splice *s, const struct packet *p
 		pass_client_fin(s, s->snd_nxt);
 		return NEXT_SEND;
 	}
-	s->flags &= ~SPLICE_WIDE;
-	if (!fresh)
-		s->flags |= SPLICE_WIDE;
+	note_idle_window(s, fresh);
 	return NEXT_RECYCLE;
 }
 
@@ -92,6 +90,7 @@ static __always_inline __u32 client_segment(struct splice *s, const struct input
 	s->snd_ahead = later(s->snd_ahead, seq);
 	note_ack(s, p);
 	note_client_window(s, p, ack);
+	note_rest(s, ack, fresh);
 	if (fin && before(s->snd_nxt, seq + p->len)) {
 		give_up(s); /* the surrogate keeps it until the gap before it is filled */
 		pass_client_fin(s, seq + p->len);
@@ -111,12 +110,14 @@ static __always_inline void carry_on(struct splice *s, const struct input *in, _
 				     struct left *left, struct segment *reply)
 {
 	fill_to_server(s, in->packet, out);
+	if (s->flags & SPLICE_NARROW)
+		narrow(s, out);
 	switch (next) {
 	case NEXT_RECYCLE:
 	case NEXT_RECYCLE_RESET:
 		out->window = idle_window(s);
 		if (next == NEXT_RECYCLE_RESET)
-			s->flags |= SPLICE_WIDE;
+			note_idle_window(s, false);
 		reply->tsval = later(s->ts_client, in->clock);
 		part(s, is_worn(s, in->limit), in->now, left);
 		break;

@@ -59,6 +59,7 @@ static __always_inline void send_first(struct splice *s, const struct input *in,
 	const struct packet *p = in->packet;
 
 	begin_request(s, d, in->walk, p->len);
+	s->flags &= ~SPLICE_NARROW;
 	s->snd_nxt += p->len;
 	s->bytes_to_server += p->len;
 	if (p->flags & FIN)

@@ -102,8 +102,7 @@ static __always_inline __u32 leave_event(struct splice *s, const struct input *i
 	if (s->rcv_acked != s->rcv_nxt)
 		last_ack(s, reply);
 	reply->v6 = in->packet->v6;
-	if (!*owed || !s->to_server.checked)
-		s->flags |= SPLICE_WIDE;
+	note_idle_window(s, *owed && s->to_server.checked);
 	s->seen = in->now;
 	part(s, closes || worn, in->now, left);
 	return closes ? LEAVE_CLOSED : LEAVE_LEFT;

@@ -73,6 +73,7 @@ enum splice_flag {
 	SPLICE_HOLD = 65536,     /* its VIP routes each request separately: only bytes of the current one pass */
 	SPLICE_UPGRADE = 131072, /* the current request carries Upgrade */
 	SPLICE_KEEP = 262144,    /* the leg starts from its client's own address and port: it is for nobody else */
+	SPLICE_NARROW = 524288,  /* the last acknowledgement told the surrogate the window of an idle leg */
 };
 
 enum method { METHOD_NONE, METHOD_GET, METHOD_HEAD, METHOD_POST, METHOD_PUT, METHOD_DELETE };

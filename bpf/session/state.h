@@ -96,6 +96,26 @@ static __always_inline void note_ack(struct splice *s, const struct packet *p)
 		s->rcv_acked = ack;
 }
 
+/*
+ * The client's packet goes on with this acknowledgement; fresh: of bytes that it had not acknowledged. Between a whole
+ * response and the next request it has the window of an idle leg, which the surrogate accepts with a new acknowledgement.
+ */
+static __always_inline void note_rest(struct splice *s, __u32 ack, bool fresh)
+{
+	if (!clean(s) || ack != s->rcv_nxt)
+		s->flags &= ~SPLICE_NARROW;
+	else if (fresh)
+		s->flags |= SPLICE_NARROW;
+}
+
+/* The client leaves the leg. accepted: the window of an idle leg goes with a new acknowledgement. */
+static __always_inline void note_idle_window(struct splice *s, bool accepted)
+{
+	s->flags &= ~SPLICE_WIDE;
+	if (!accepted && !(s->flags & SPLICE_NARROW))
+		s->flags |= SPLICE_WIDE;
+}
+
 /* Forwards the client's FIN, which follows end. */
 static __always_inline void pass_client_fin(struct splice *s, __u32 end)
 {

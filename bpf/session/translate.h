@@ -55,6 +55,16 @@ static __always_inline void fill_to_server(struct splice *s, const struct packet
 	t->hop = s->to_server;
 }
 
+/* The leg's window is that of an idle one, at most. */
+static __always_inline void narrow(struct splice *s, struct translation *t)
+{
+	__u16 most = idle_window(s);
+
+	if (t->window > most)
+		t->window = most;
+	s->window_sent = t->window;
+}
+
 /* The surrogate's window as the client must see it: its right edge stays. */
 static __always_inline __u16 heard_window(const struct splice *s, const struct packet *p)
 {

@@ -527,6 +527,7 @@ const (
 	routerSpliceFlagSPLICE_HOLD          routerSpliceFlag = 65536
 	routerSpliceFlagSPLICE_UPGRADE       routerSpliceFlag = 131072
 	routerSpliceFlagSPLICE_KEEP          routerSpliceFlag = 262144
+	routerSpliceFlagSPLICE_NARROW        routerSpliceFlag = 524288
 )
 
 type routerSpliceState uint32

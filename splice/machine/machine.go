@@ -103,6 +103,7 @@ const (
 	First     = C.SPLICE_FIRST
 	Routed    = C.SPLICE_ROUTED
 	Hold      = C.SPLICE_HOLD
+	Narrow    = C.SPLICE_NARROW
 )
 
 // Results for a client's packet (enum client_next).
@@ -219,6 +220,8 @@ type Reply struct {
 	Seq, Ack, TSVal uint32
 	HasTS           bool
 	OnSeq, OnAck    uint32 // of the packet that goes on
+	Window          uint16 // unscaled, of the segment
+	OnWindow        uint16 // and of the packet
 	Insert          bool   // the insertion goes with it
 }
 
@@ -306,7 +309,7 @@ func bit(b bool) C.__u8 {
 func replied(c *C.struct_call) Reply {
 	return Reply{
 		uint32(c.reply.seq), uint32(c.reply.ack), uint32(c.reply.tsval), c.reply.with_ts != 0,
-		uint32(c.out.seq), uint32(c.out.ack), c.out.insert != 0,
+		uint32(c.out.seq), uint32(c.out.ack), uint16(c.reply.window), uint16(c.out.window), c.out.insert != 0,
 	}
 }
 
@@ -327,24 +330,25 @@ func (s *Session) OnServer(p Packet, w Walk, at Moment) (next uint32, r Reply) {
 	return next, replied(c)
 }
 
-// OnJoin is join_event: the session starts with flags and a request of so many bytes, with an insertion.
-func (s *Session) OnJoin(p Packet, request uint64, flags uint32, i Insertion, at Moment) bool {
+// OnJoin is join_event: the session starts with flags and a request of so many bytes, with an insertion. widen: the client's window is to
+// follow the request.
+func (s *Session) OnJoin(p Packet, request uint64, flags uint32, i Insertion, at Moment) (joined, widen bool, r Reply) {
 	c := s.call(&p, at)
 	i.put(c)
 	c.d.request, c.d.pool, c.flags = C.__u64(request), C.__u16(s.Surrogate), C.__u32(flags)
-	joined := C.call_join(c) != 0
+	joined = C.call_join(c) != 0
 	s.take(c)
-	return joined
+	return joined, bool(c.joined.widen), replied(c)
 }
 
 // OnRequest is request_event: the next request, of so many bytes; here: it is for this leg's surrogate.
-func (s *Session) OnRequest(p Packet, request uint64, i Insertion, here bool, at Moment) (next uint32) {
+func (s *Session) OnRequest(p Packet, request uint64, i Insertion, here bool, at Moment) (next uint32, r Reply) {
 	c := s.call(&p, at)
 	i.put(c)
 	c.d.request, c.here = C.__u64(request), C.bool(here)
 	next = uint32(C.call_request(c))
 	s.take(c)
-	return next
+	return next, replied(c)
 }
 
 // OnLeave is leave_event. owed: the reply is sent.

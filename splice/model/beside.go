@@ -242,7 +242,7 @@ func (b *beside) join(r router, index int, before, after *Leg, p *Packet) {
 	if r.scenario.Insert {
 		flags |= machine.Spoilt
 	}
-	joined := s.OnJoin(ofClient(p), uint64(1+p.Data[0].N()), flags, r.inserted(p), r.moment())
+	joined, _, _ := s.OnJoin(ofClient(p), uint64(1+p.Data[0].N()), flags, r.inserted(p), r.moment())
 	err := r.sameRecord(index, after, s)
 	if !joined {
 		err = fmt.Errorf("it does not join them, %w", err)
@@ -255,7 +255,7 @@ func (b *beside) request(r router, index int, before, after *Leg, p *Packet, nex
 		return
 	}
 	s := r.record(index, before)
-	got := s.OnRequest(ofClient(p), uint64(1+p.Data[0].N()), r.inserted(p), p.Data[0].Surrogate() == index, r.moment())
+	got, _ := s.OnRequest(ofClient(p), uint64(1+p.Data[0].N()), r.inserted(p), p.Data[0].Surrogate() == index, r.moment())
 	s.Flags &^= machine.Moving // the model records that when it moves
 	b.differs("next request", p, before, got, next, r.sameRecord(index, after, s))
 }

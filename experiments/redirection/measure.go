@@ -36,7 +36,7 @@ func measures() []measure {
 	}
 }
 
-// requests is how many a sample has.
+// requests is how many a sample of slow requests has.
 func requests(o experiments.Options) int64 {
 	if o.Quick {
 		return 20
@@ -44,21 +44,37 @@ func requests(o experiments.Options) int64 {
 	return 200
 }
 
+// sampled is a sample of requests that are timed one by one: some thousands of fast ones, as where the scheduler puts client and surrogate changes
+// their times for longer than a few requests take. More would use up the client's ports.
+func sampled(o experiments.Options) load.Options {
+	if o.Quick {
+		return load.Options{Path: small, Requests: requests(o)}
+	}
+	return load.Options{Path: small, Duration: time.Second / 2}
+}
+
 // ask has the client ask the front, and returns also what became of each request.
 func (t *Topology) ask(ctx context.Context, o load.Options) (load.Result, []load.Exchange, error) {
 	if t.front.name == "" {
 		return t.askAt(t.front.target, o)
 	}
-	var total load.Result
-	var all []load.Exchange
-	n := o.Requests
-	o.Requests = 1
-	for range n { // the name server is asked before each request: the time that it takes is the request's
+	return t.askByName(ctx, o)
+}
+
+// askByName asks the name server before each request: the time that it takes is the request's.
+func (t *Topology) askByName(ctx context.Context, o load.Options) (total load.Result, all []load.Exchange, err error) {
+	over := func() bool { return total.Requests+total.Errors == o.Requests }
+	if o.Requests == 0 {
+		end := time.Now().Add(o.Duration)
+		over = func() bool { return time.Now().After(end) }
+	}
+	single := o
+	for single.Requests = 1; !over(); {
 		took, at, err := t.lookUp(ctx, o.Sources)
 		if err != nil {
 			return total, nil, err
 		}
-		r, one, err := t.askAt(netip.AddrPortFrom(at, 80), o)
+		r, one, err := t.askAt(netip.AddrPortFrom(at, 80), single)
 		if err != nil {
 			return total, nil, err
 		}
@@ -100,7 +116,7 @@ func (t *Topology) lookUp(ctx context.Context, sources []netip.Addr) (took time.
 	conn := &dns.Conn{Conn: c}
 	defer conn.Close()
 	q := new(dns.Msg).SetQuestion(t.front.name+".", dns.TypeA)
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(time.Second / 2)); err != nil {
 		return 0, at, err
 	}
 	began := time.Now()
@@ -157,7 +173,7 @@ func timed(name, title string, of func(load.Exchange) time.Duration) measure {
 		Name: name, Title: title, Unit: "ms", Less: true, Per: "request",
 		Warm: warm,
 		Take: func(ctx context.Context, t *turn) (sample, error) {
-			r, all, err := t.Topology.ask(ctx, load.Options{Path: small, Requests: requests(t.Options)})
+			r, all, err := t.Topology.ask(ctx, sampled(t.Options))
 			if err != nil {
 				return sample{}, err
 			}
@@ -199,7 +215,9 @@ func newcomers(ctx context.Context, t *turn) (sample, error) {
 
 // subsequent are the requests of a connection but its first.
 func subsequent(ctx context.Context, t *turn) (sample, error) {
-	r, all, err := t.Topology.ask(ctx, load.Options{Path: small, Requests: requests(t.Options) + 1, Reuse: true})
+	o := sampled(t.Options)
+	o.Reuse = true
+	r, all, err := t.Topology.ask(ctx, o)
 	if err != nil {
 		return sample{}, err
 	}

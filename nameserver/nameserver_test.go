@@ -261,7 +261,7 @@ func TestReload(t *testing.T) {
 		reload("a newer zone", fmt.Sprintf("zone example.test. has the serial %d (%d before)", i+2, i+1), false)
 	}
 	n.zone(60, "h A nonsense\n")
-	reload("a broken zone", n.dir+"/z:6:12: bad A A", false)
+	reload("a broken zone", n.dir+"/z:6:12: \"nonsense\" is wrong in the data of a record of type A", false)
 	s, err := n.Status()
 	if err != nil || s.Zones[0].Serial != 51 || !strings.HasPrefix(s.Zones[0].Error, n.dir+"/z:6:12: ") {
 		t.Errorf("%+v, %v", s.Zones, err)

@@ -113,7 +113,7 @@ func TestCheckZones(t *testing.T) {
 	write("a", good+"x A nonsense\n")
 	write("b", good+"other.test. A 192.0.2.1\n")
 	status, _, errs = said(t, "nameserver", "check", "-c", file)
-	if status != cli.Usage || !strings.Contains(errs, "baton-cdn: "+dir+"/a:5:12: bad A A: \"nonsense\"\n") ||
+	if status != cli.Usage || !strings.Contains(errs, "baton-cdn: "+dir+"/a:5:12: \"nonsense\" is wrong in the data of a record of type A (write: www A 192.0.2.1)\n") ||
 		!strings.Contains(errs, "baton-cdn: "+dir+"/b:5: other.test. is outside of the zone b.test. (a name of the zone, or another file)\n") {
 		t.Errorf("status %d, %q", status, errs)
 	}

@@ -125,7 +125,7 @@ var atLine = regexp.MustCompile(`^(.*): dns: (.*) at line: (\d+):(\d+)$`)
 func (l *loader) syntax(err error) {
 	text, place := strings.TrimPrefix(err.Error(), "dns: "), l.here()
 	if m := atLine.FindStringSubmatch(err.Error()); m != nil {
-		place, text = l.shown(m[1])+":"+m[3]+":"+m[4], m[2]
+		place, text = l.shown(m[1])+":"+m[3]+":"+m[4], said(m[2])
 	}
 	var outside *fs.PathError
 	if errors.As(err, &outside) {

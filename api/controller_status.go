@@ -38,15 +38,16 @@ type ControllerStatus struct {
 
 // ControllerReactive is what a controller has done in the reactive mode.
 type ControllerReactive struct {
-	Live      int               `json:"live"`              // sessions that are handed over, and those that are about to be
-	Began     uint64            `json:"began"`             // handoffs
-	Done      map[string]uint64 `json:"done"`              // handed-over sessions, by surrogate
-	Failed    map[string]uint64 `json:"failed"`            // handoffs, by reason: the request router has served the sessions
-	Ended     uint64            `json:"ended"`             // handed-over sessions that are over
-	Proxied   uint64            `json:"proxied"`           // sessions that request routers have served themselves
-	Forwarded uint64            `json:"packets_forwarded"` // that passed the controller
-	Dropped   uint64            `json:"packets_dropped"`   // that may not pass
-	Lost      uint64            `json:"packets_lost"`      // for which there was no way
+	Live       int               `json:"live"`              // sessions that are handed over, and those that are about to be
+	Began      uint64            `json:"began"`             // handoffs
+	Done       map[string]uint64 `json:"done"`              // handed-over sessions, by surrogate
+	Failed     map[string]uint64 `json:"failed"`            // handoffs, by reason: the request router has served the sessions
+	Ended      uint64            `json:"ended"`             // handed-over sessions that are over
+	Unanswered map[string]uint64 `json:"unanswered"`        // handed-over sessions whose surrogate has not begun to answer in time, by surrogate
+	Proxied    uint64            `json:"proxied"`           // sessions that request routers have served themselves
+	Forwarded  uint64            `json:"packets_forwarded"` // that passed the controller
+	Dropped    uint64            `json:"packets_dropped"`   // that may not pass
+	Lost       uint64            `json:"packets_lost"`      // for which there was no way
 }
 
 // ControllerStore is where a controller keeps what it cannot derive.

@@ -66,8 +66,8 @@ func (c *Controller) serveCDN() error {
 		return nil
 	}
 	d.manager = handoff.New(handoff.Options{
-		Network: handoff.On(c.network, c.switches), Choose: d.choose, Publish: c.hub.Publish, Ended: d.ended, Keep: d.keep, Forget: d.forget, Log: c.log, Strip: cfg.Strip,
-		Pin: c.o.Config.Paths.Spread == paths.SpreadPair, Patience: cfg.Handoff, Idle: cfg.Idle,
+		Network: handoff.On(c.network, c.switches), Choose: d.choose, Publish: c.hub.Publish, Ended: d.ended, Heard: d.set.Heard, Keep: d.keep, Forget: d.forget, Log: c.log,
+		Strip: cfg.Strip, Pin: c.o.Config.Paths.Spread == paths.SpreadPair, Patience: cfg.Handoff, Idle: cfg.Idle, Answer: cfg.Answer,
 	}, addresses(cfg))
 	d.manager.Attach(c.switches)
 	return nil
@@ -255,7 +255,7 @@ func (d *cdn) status(s *api.ControllerStatus) {
 	}
 	n := d.manager.Counts()
 	s.Reactive = &api.ControllerReactive{
-		Live: n.Live, Began: n.Began, Done: n.BySurrogate, Failed: n.Failed, Ended: n.Ended, Proxied: n.Proxied,
+		Live: n.Live, Began: n.Began, Done: n.BySurrogate, Failed: n.Failed, Unanswered: n.Unanswered, Ended: n.Ended, Proxied: n.Proxied,
 		Forwarded: n.Forwarded, Dropped: n.Dropped, Lost: n.Lost,
 	}
 }

@@ -19,6 +19,7 @@ type CDN struct {
 	Services   []Service
 	Surrogates []Surrogate
 	Handoff    time.Duration // at most
+	Answer     time.Duration // until a surrogate's answer begins, at most
 	Idle       time.Duration // of a session that was handed over
 	Health     *health.Check // nil: all surrogates count as up
 	Policy     policy.Config
@@ -49,7 +50,7 @@ const (
 const onlySite = "all"
 
 func (d *decoder) cdn(path string, n *node) *CDN {
-	c := &CDN{Handoff: 3 * time.Second, Idle: 2 * time.Minute, Bits4: 24, Bits6: 64}
+	c := &CDN{Handoff: 3 * time.Second, Answer: 10 * time.Second, Idle: 2 * time.Minute, Bits4: 24, Bits6: 64}
 	d.Fields(path, n, []key{
 		{Name: "mode", Default: "reactive", Help: "whether the controller hands sessions over, or request routers decide by themselves", Decode: func(path string, n *node) {
 			c.Native = d.Choice(path, n, "is no mode", "reactive", "native") == "native"
@@ -67,6 +68,8 @@ func (d *decoder) cdn(path string, n *node) *CDN {
 		}},
 		{Name: "handoff_timeout", Default: "3s", Help: "after that a handoff is undone",
 			Decode: func(path string, n *node) { c.Handoff = d.Between(path, n, 100*time.Millisecond, time.Minute) }},
+		{Name: "answer_timeout", Default: "10s", Help: "after that a surrogate that has acknowledged a request and not begun to answer it has failed",
+			Decode: func(path string, n *node) { c.Answer = d.Between(path, n, time.Second, time.Hour) }},
 		{Name: "idle_timeout", Default: "2m", Help: "of a session that was handed over",
 			Decode: func(path string, n *node) { c.Idle = d.Between(path, n, time.Second, 12*time.Hour) }},
 		{Name: "health", Help: "checks of the surrogates (default: all count as up)", Decode: func(path string, n *node) { c.Health = health.Decode(d.Decoder, path, n) }},

@@ -2,6 +2,7 @@ package handoff
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -311,13 +312,7 @@ func (m *Manager) Counts() Counts {
 	defer m.mu.Unlock()
 	c := m.counts
 	c.Sessions, c.Live, c.Remembered = m.table.Counts(), len(m.handoffs), len(m.history)
-	c.Failed, c.BySurrogate = map[string]uint64{}, map[string]uint64{}
-	for k, v := range m.counts.Failed {
-		c.Failed[k] = v
-	}
-	for k, v := range m.counts.BySurrogate {
-		c.BySurrogate[k] = v
-	}
+	c.Failed, c.BySurrogate, c.Unanswered = maps.Clone(c.Failed), maps.Clone(c.BySurrogate), maps.Clone(c.Unanswered)
 	return c
 }
 

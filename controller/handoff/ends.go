@@ -28,7 +28,7 @@ func (m *Manager) over(h *handoff, why string) {
 	m.o.Forget(h.id)
 }
 
-// finished takes a client's FIN, which may come before the controller has heard of the surrogate's acknowledgement. The lock is held.
+// finished takes a client's FIN, or its RST, which may come before the controller has heard of the surrogate's acknowledgement. The lock is held.
 func (m *Manager) finished(h *handoff) {
 	if h.closed || h.plan == nil {
 		return
@@ -40,8 +40,51 @@ func (m *Manager) finished(h *handoff) {
 }
 
 // endSoon has the entries of a session that its client has closed end soon after its last packet. What still comes from the surrogate keeps them: the client
-// may have closed one direction alone. The lock is held.
-func (m *Manager) endSoon(h *handoff) { m.send(h.plan.Core, h.plan.ending(m.idleSeconds())) }
+// may have closed one direction alone, and a RST may be somebody else's. The lock is held.
+func (m *Manager) endSoon(h *handoff) { m.send(h.plan.Core, h.plan.ending(m.timeouts().Idle)) }
+
+// await has a session watched until its surrogate's answer begins. The lock is held.
+func (m *Manager) await(h *handoff) {
+	h.due = time.Now().Add(m.o.Answer)
+	m.awaited = append(m.awaited, h)
+}
+
+// answered notes that the surrogate's answer has begun: the controller needs no more of it. The lock is held.
+func (m *Manager) answered(h *handoff) {
+	if h.answered {
+		return
+	}
+	h.answered = true
+	if h.stage == handedOver {
+		m.heardEnough(h)
+	}
+}
+
+// heardEnough ends the copies of a surrogate's first packets. The lock is held.
+func (m *Manager) heardEnough(h *handoff) {
+	for _, mod := range h.plan.Mods {
+		if mod.Priority == priorityAnswer {
+			m.send(mod.Switch, strictly(mod.FlowMod))
+		}
+	}
+	m.o.Heard(h.record.Surrogate, true)
+}
+
+// overdue counts the sessions whose surrogates have acknowledged a request and not begun to answer it in time. The lock is held.
+func (m *Manager) overdue(now time.Time) {
+	for len(m.awaited) > 0 && !now.Before(m.awaited[0].due) {
+		h := m.awaited[0]
+		m.awaited[0] = nil
+		m.awaited = m.awaited[1:]
+		if h.answered || h.closed || m.handoffs[h.id] != h {
+			continue
+		}
+		m.counts.Unanswered[h.record.Surrogate]++
+		m.o.Log.Warn("a surrogate has acknowledged a request and does not answer it", "client", h.client.From, "surrogate", h.record.Surrogate, "request", h.record.Request,
+			"for", m.o.Answer)
+		m.o.Heard(h.record.Surrogate, false)
+	}
+}
 
 // retire ends what a session was that a new one with the same addresses has replaced. The lock is held.
 func (m *Manager) retire(s *sessions.Session) {
@@ -149,7 +192,7 @@ func (m *Manager) reroute(ctx context.Context, h *handoff) {
 	if err != nil {
 		return // a later change brings a path
 	}
-	plan, err := h.pair.Plan(h.id, path, m.o.Network.Core, m.idleSeconds(), m.o.Pin)
+	plan, err := h.pair.Plan(h.id, path, m.o.Network.Core, m.timeouts(), m.o.Pin)
 	if err != nil {
 		m.o.Log.Warn("a handed-over session has no path with the actions that it needs", "client", h.client.From, "err", err)
 		return

@@ -1,6 +1,7 @@
 package handoff
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -63,6 +64,65 @@ func TestFinished(t *testing.T) {
 	p.FlowGone(3, &openflow.FlowRemoved{Cookie: cookieBase | p.Handoffs()[0].ID, Reason: openflow.RemovedIdleTimeout})
 	if p.net.count() != 0 || p.Counts().Ended != 1 {
 		t.Errorf("%d entries are left", p.net.count())
+	}
+}
+
+// TestReset: so it is when its client has reset it, though nobody but the surrogate can tell whether the RST is the client's: the session is not forgotten.
+func TestReset(t *testing.T) {
+	var kept []Record
+	p := newPlay(t, Options{Keep: func(r Record) { kept = append(kept, r) }})
+	p.handedOver(&kept)
+	entries := p.net.count()
+	p.say(clientAt, serviceAt, packet.RST, 4711, 0, 0)
+	soon := 0
+	for _, at := range p.net.entries {
+		for _, m := range at {
+			if m.Idle == endSeconds {
+				soon++
+			}
+		}
+	}
+	if soon != 1 || p.net.count() != entries || p.Counts().Ended != 0 || p.state() != api.ControllerHandedOff {
+		t.Errorf("%d entries end soon; %d of %d are left; %s", soon, p.net.count(), entries, p.state())
+	}
+}
+
+// TestUnanswered: the copies of what the surrogate sends last until its answer begins. If that takes too long, it is counted, once.
+func TestUnanswered(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		play       func(*play)
+		heard      string
+		unanswered uint64
+		copies     int // entries that are left
+	}{
+		{"it answers in time", func(p *play) { p.say(serverAt, routerAt, packet.ACK|packet.PSH, 6000, 5090, 500) }, "[true]", 0, 0},
+		{"it acknowledges again, and does not answer", func(p *play) { p.say(serverAt, routerAt, packet.ACK, 6000, 5090, 0) }, "[false]", 1, 1},
+		{"its client has gone", func(p *play) { p.say(clientAt, serviceAt, packet.FIN|packet.ACK, 178, 1000, 0) }, "[]", 0, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var kept []Record
+			var heard []bool
+			p := newPlay(t, Options{Keep: func(r Record) { kept = append(kept, r) }, Heard: func(_ string, answered bool) { heard = append(heard, answered) }})
+			p.handedOver(&kept)
+			tt.play(p)
+			p.mu.Lock()
+			p.overdue(time.Now())
+			early := p.counts.Unanswered["se1"]
+			for range 2 {
+				p.overdue(time.Now().Add(p.o.Answer + time.Second))
+			}
+			p.mu.Unlock()
+			copies := 0
+			for _, m := range p.net.entries[3] {
+				if m.Priority == priorityAnswer {
+					copies++
+				}
+			}
+			if got := p.Counts().Unanswered["se1"]; early != 0 || got != tt.unanswered || fmt.Sprint(heard) != tt.heard || copies != tt.copies {
+				t.Errorf("%d unanswered, %d of them too early; heard %v; %d copies", got, early, heard, copies)
+			}
+		})
 	}
 }
 

@@ -45,7 +45,9 @@ type handoff struct {
 	pair   Pair
 	had    []uint64 // switches with entries that another controller has made
 
-	closed bool // by the client
+	closed   bool      // by the client
+	answered bool      // the surrogate's answer has begun
+	due      time.Time // by then the answer should have begun
 
 	cancel context.CancelCauseFunc
 	ready  chan struct{} // closed: the request is complete on the leg
@@ -141,7 +143,7 @@ func (m *Manager) carry(ctx context.Context, h *handoff) error {
 	if err := m.deliver(ctx, h, plan); err != nil {
 		return err
 	}
-	m.finish(h, plan)
+	m.finish(h)
 	return nil
 }
 
@@ -155,7 +157,7 @@ func (m *Manager) planned(ctx context.Context, h *handoff) (*Plan, error) {
 	if err != nil {
 		return nil, failure{"no-path", err.Error()}
 	}
-	plan, err := h.pair.Plan(h.id, path, m.o.Network.Core, m.idleSeconds(), m.o.Pin)
+	plan, err := h.pair.Plan(h.id, path, m.o.Network.Core, m.timeouts(), m.o.Pin)
 	if err != nil {
 		return nil, failure{"no-core", err.Error()}
 	}
@@ -172,7 +174,10 @@ func (m *Manager) planned(ctx context.Context, h *handoff) (*Plan, error) {
 
 func placeOf(e *sessions.End) Place { return Place{e.At, e.MAC} }
 
-func (m *Manager) idleSeconds() uint16 { return uint16(min(m.o.Idle/time.Second, 0xffff)) }
+// timeouts are those of a plan's entries. The copies of a surrogate's first packets last until the controller stops waiting for its answer.
+func (m *Manager) timeouts() Timeouts {
+	return Timeouts{Idle: uint16(min(m.o.Idle/time.Second, 0xffff)), Answer: uint16(min((m.o.Answer+m.o.Patience)/time.Second+1, 0xffff))}
+}
 
 // install brings the flow mods to the switches, all at the same time: packets between them are dropped, and repeated by their senders.
 func (m *Manager) install(ctx context.Context, h *handoff, plan *Plan) error {
@@ -252,15 +257,15 @@ func (m *Manager) deliver(ctx context.Context, h *handoff, plan *Plan) error {
 }
 
 // finish resets the request router's sessions, which ends a handoff.
-func (m *Manager) finish(h *handoff, plan *Plan) {
+func (m *Manager) finish(h *handoff) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h.step("packet", "surrogate", "client", "acknowledgement")
 	h.stage, h.frames = handedOver, nil
-	for _, mod := range plan.Mods {
-		if mod.Priority == priorityAnswer {
-			m.send(mod.Switch, strictly(mod.FlowMod))
-		}
+	if h.answered {
+		m.heardEnough(h)
+	} else {
+		m.await(h)
 	}
 	m.out(h.client.Other.At, reset(h.client, true))
 	h.step("packet-out", "controller", "router", "RST of the client's session")

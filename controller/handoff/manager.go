@@ -56,6 +56,8 @@ type Options struct {
 	// Ended gets the end of each attempt at a handoff: the surrogate, "" if none was chosen, and why it failed, "" if it did not: one of the keys
 	// of Counts.Failed. It must not call the manager.
 	Ended func(surrogate, failure string)
+	// Heard gets whether the surrogate of a session has begun to answer its request, which it has acknowledged, within Answer. It must not call the manager.
+	Heard func(surrogate string, answered bool)
 	// Keep keeps the record of a session that was handed over, for another controller, and Forget removes it at its end. They must neither wait nor
 	// call the manager.
 	Keep   func(Record)
@@ -67,6 +69,7 @@ type Options struct {
 	Pin      bool
 	Patience time.Duration // for a handoff, from the report of the request on. Default: 3 s
 	Idle     time.Duration // of a handed-over session. Default: 2 min
+	Answer   time.Duration // until a surrogate's answer begins, from its acknowledgement of the request on. Default: 10 s
 	Rules    sessions.Rules
 	History  int // handoffs that are remembered. Default: 1,000
 }
@@ -88,6 +91,7 @@ type Manager struct {
 	next     uint32
 	routers  map[uint64]api.ControllerHello // by connection
 	opened   chan struct{}                  // closed, and replaced, when a leg is ready
+	awaited  []*handoff                     // handed over, and not answered yet, the first to be due first
 	leftover map[uint64]map[uint32]bool     // by switch: handoffs whose entries could not be removed
 	counts   Counts
 }
@@ -97,6 +101,7 @@ type Counts struct {
 	Sessions         sessions.Counts
 	Began, Done      uint64
 	Ended            uint64            // handed-over sessions that are over
+	Unanswered       map[string]uint64 // handed-over sessions whose surrogate has not answered in time, by surrogate
 	Failed           map[string]uint64 // by reason
 	Proxied          uint64            // sessions that request routers serve themselves
 	Packets, Bytes   uint64            // of handed-over sessions that are over
@@ -118,6 +123,9 @@ func New(o Options, a Addresses) *Manager {
 	if o.Ended == nil {
 		o.Ended = func(string, string) {}
 	}
+	if o.Heard == nil {
+		o.Heard = func(string, bool) {}
+	}
 	if o.Keep == nil {
 		o.Keep = func(Record) {}
 	}
@@ -130,12 +138,15 @@ func New(o Options, a Addresses) *Manager {
 	if o.Idle <= 0 {
 		o.Idle = 2 * time.Minute
 	}
+	if o.Answer <= 0 {
+		o.Answer = 10 * time.Second
+	}
 	if o.History <= 0 {
 		o.History = 1000
 	}
 	m := &Manager{o: o, opened: make(chan struct{}), index: newIndex(a), handoffs: map[uint32]*handoff{}, byLeg: map[*sessions.Session]*handoff{},
 		byClient: map[*sessions.Session]*handoff{}, routers: map[uint64]api.ControllerHello{}, leftover: map[uint64]map[uint32]bool{}}
-	m.counts.Failed, m.counts.BySurrogate = map[string]uint64{}, map[string]uint64{}
+	m.counts.Failed, m.counts.BySurrogate, m.counts.Unanswered = map[string]uint64{}, map[string]uint64{}, map[string]uint64{}
 	m.next = rand.Uint32() // entries of an earlier controller may still be in the switches
 	m.table = sessions.New(o.Rules, func(from, to netip.AddrPort) sessions.Kind { return m.index.kind(from, to) })
 	m.ctx, m.end = context.WithCancel(context.Background())
@@ -172,6 +183,7 @@ func (m *Manager) ticks() {
 			return
 		case now := <-tick.C:
 			m.mu.Lock()
+			m.overdue(now)
 			for _, e := range m.table.Tick(now) {
 				m.gone(e.Session)
 			}
@@ -280,9 +292,7 @@ func (m *Manager) ofClient(seen sessions.Seen, f packet.Frame) (pass bool) {
 	reset := flags.Has(packet.RST)
 	switch {
 	case h.stage == handedOver:
-		if reset && !seen.Back {
-			m.over(h, "reset by the client")
-		} else if flags.Has(packet.FIN) && !seen.Back {
+		if flags&(packet.FIN|packet.RST) != 0 && !seen.Back {
 			m.finished(h)
 		}
 	case reset && !seen.Back:
@@ -310,6 +320,9 @@ func (m *Manager) ofLeg(seen sessions.Seen, f packet.Frame) (pass bool) {
 	}
 	flags := f.TCP().Flags()
 	ends := flags&(packet.RST|packet.FIN) != 0
+	if h.stage >= sent && seen.Back && len(f.Payload()) > 0 {
+		m.answered(h)
+	}
 	switch {
 	case h.stage == handedOver:
 		if seen.Back && flags.Has(packet.RST) {

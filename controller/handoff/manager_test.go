@@ -263,8 +263,12 @@ func TestHandoff(t *testing.T) {
 	if n := len(out); n < 2 || !strings.Contains(out[n-2], "10.1.0.2:40000 > 10.9.9.9:80 ") || !strings.Contains(out[n-1], "10.2.0.3:80 > 10.9.9.9:50000 ") {
 		t.Errorf("the resets: %v", out)
 	}
-	if p.net.count() != 7 || p.state() != api.ControllerHandedOff || len(p.Wanted(1))+len(p.Wanted(3)) != 5 {
+	if p.net.count() != 9 || p.state() != api.ControllerHandedOff || len(p.Wanted(1))+len(p.Wanted(3)) != 6 {
 		t.Errorf("%d entries, %s", p.net.count(), p.state())
+	}
+	p.say(serverAt, routerAt, packet.ACK|packet.PSH, 6000, 5090, 70) // the answer begins: no more copies
+	if p.net.count() != 8 {
+		t.Errorf("%d entries when the answer has begun", p.net.count())
 	}
 	// It is idle: everything goes.
 	id := p.Handoffs()[0].ID

@@ -19,7 +19,7 @@ const (
 	priorityPassed  = 250 // sessions that the request router serves itself: not to the controller
 	priorityHanded  = 300
 	priorityAnswer  = 301 // a surrogate's first packets: to the controller, too
-	priorityEnd     = 302 // a client's FIN: to the controller, too
+	priorityEnd     = 302 // a client's FIN or RST: to the controller, too
 	prioritySigns   = 310 // SYNs to services, RSTs of surrogates: to the controller
 )
 
@@ -74,17 +74,22 @@ func (p Pair) Fit() error {
 
 // Timeouts of the entries, in seconds.
 const (
-	blockSeconds  = 10 // what the router's sockets still say after their reset
-	answerSeconds = 3
-	endSeconds    = 15 // after a client's FIN, without packets of the surrogate
+	blockSeconds = 10 // what the router's sockets still say after their reset
+	endSeconds   = 15 // after a client's FIN or RST, without packets of the surrogate
 )
 
+// Timeouts of a plan's entries, in seconds.
+type Timeouts struct {
+	Idle   uint16 // without packets
+	Answer uint16 // of the copies of the surrogate's first packets
+}
+
 // Plan computes the flow mods for a path from the client to the surrogate. core says which switches have the actions; the one that is nearest to
-// the surrogate translates. idle is the time without packets after which the entries end, in seconds.
+// the surrogate translates.
 //
 // Switches between the access switch and the core send the session's packets by their destination, as they do all others. With pin, or if the
 // core is not the surrogate's switch, they have entries for it.
-func (p Pair) Plan(id uint32, path []Hop, core func(uint64) bool, idle uint16, pin bool) (*Plan, error) {
+func (p Pair) Plan(id uint32, path []Hop, core func(uint64) bool, limits Timeouts, pin bool) (*Plan, error) {
 	at := len(path) - 1
 	for at >= 0 && !core(path[at].Switch) {
 		at--
@@ -92,7 +97,7 @@ func (p Pair) Plan(id uint32, path []Hop, core func(uint64) bool, idle uint16, p
 	if at < 0 {
 		return nil, ErrNoCore
 	}
-	b := builder{Pair: p, s: splice.New(p.Client, p.Leg), id: id, idle: idle, path: path, core: at, pin: pin || at < len(path)-1}
+	b := builder{Pair: p, s: splice.New(p.Client, p.Leg), id: id, limits: limits, path: path, core: at, pin: pin || at < len(path)-1}
 	plan := &Plan{Access: path[0].Switch, Core: path[at].Switch}
 	switch {
 	case at == 0: // one switch is both
@@ -113,12 +118,12 @@ func (p Pair) Plan(id uint32, path []Hop, core func(uint64) bool, idle uint16, p
 // builder has what a plan is made of.
 type builder struct {
 	Pair
-	s    splice.Splice
-	id   uint32
-	idle uint16
-	path []Hop
-	core int // index in path
-	pin  bool
+	s      splice.Splice
+	id     uint32
+	limits Timeouts
+	path   []Hop
+	core   int // index in path
+	pin    bool
 }
 
 // direct is the direction as it is between the access switch and the core.
@@ -135,7 +140,7 @@ func mark(id uint32) packet.MAC {
 
 func (b *builder) add(match openflow.Match, actions ...openflow.Action) *openflow.FlowMod {
 	m := entry(priorityHanded, b.id, match, actions...)
-	m.Idle = b.idle
+	m.Idle = b.limits.Idle
 	return m
 }
 
@@ -171,7 +176,8 @@ func (b *builder) single() []Mod {
 		b.answer(hop.Switch, answer),
 		{"flow mods 2 and 3", hop.Switch, told(answer)},
 		{"flow mods 4 and 5", hop.Switch, told(there)},
-		b.end(hop.Switch, there),
+		b.end(hop.Switch, there, packet.FIN),
+		b.end(hop.Switch, there, packet.RST),
 	}
 }
 
@@ -190,7 +196,8 @@ func (b *builder) double() []Mod {
 		{"flow mod 4", core.Switch, told(b.add(b.marked(direct), append(b.toSurrogate(), output(core.Out))...))},
 		{"flow mod 3", access.Switch, b.add(b.marked(b.back(direct)), three...)},
 		{"flow mod 5", access.Switch, client},
-		b.end(access.Switch, client),
+		b.end(access.Switch, client, packet.FIN),
+		b.end(access.Switch, client, packet.RST),
 	}
 	if !b.pin {
 		return mods
@@ -221,16 +228,16 @@ func (b *builder) marked(t splice.Tuple) openflow.Match {
 // answer is flow mod 2 with a copy for the controller, for the surrogate's first packets.
 func (b *builder) answer(at uint64, two *openflow.FlowMod) Mod {
 	a := copied(two, priorityAnswer)
-	a.Idle, a.Hard = 0, answerSeconds
+	a.Idle, a.Hard = 0, b.limits.Answer
 	return Mod{"flow mod 2, with a copy of the first answer", at, a}
 }
 
-// end is flow mod 5 with a copy for the controller, for the client's FIN.
-func (*builder) end(at uint64, five *openflow.FlowMod) Mod {
+// end is flow mod 5 with a copy for the controller, for the client's FIN or RST. The surrogate gets it, too: only it can tell whether a RST is its client's.
+func (*builder) end(at uint64, five *openflow.FlowMod, flag packet.Flags) Mod {
 	e := copied(five, priorityEnd)
 	e.Flags = 0
-	e.Match = slices.Clone(five.Match).UintMasked(openflow.FieldTCPFlags, uint64(packet.FIN), uint64(packet.FIN))
-	return Mod{"flow mod 5, with a copy of the client's FIN", at, e}
+	e.Match = slices.Clone(five.Match).UintMasked(openflow.FieldTCPFlags, uint64(flag), uint64(flag))
+	return Mod{fmt.Sprintf("flow mod 5, with a copy of the client's %v", flag), at, e}
 }
 
 // copied is an entry above another one that sends packets to the controller, too, as they came.

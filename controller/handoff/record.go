@@ -74,7 +74,7 @@ func (m *Manager) adopt(r Record) {
 		return
 	}
 	h := &handoff{
-		id: r.ID, stage: handedOver, client: client, leg: leg, pair: r.Pair, had: r.Switches, cancel: func(error) {},
+		id: r.ID, stage: handedOver, answered: true, client: client, leg: leg, pair: r.Pair, had: r.Switches, cancel: func(error) {},
 		record: api.ControllerHandoff{
 			ID: uint64(r.ID), Client: c.Peer, Service: c.Local, Leg: api.RouterLeg{Local: l.Local, Remote: l.Peer}, Surrogate: r.Name, Request: r.Request, Began: r.Began, Took: r.Took,
 		},

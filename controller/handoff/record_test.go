@@ -50,8 +50,8 @@ func TestRestore(t *testing.T) {
 		t.Errorf("%d entries are wanted before the network is known", n)
 	}
 	next.Reroute(t.Context())
-	if n := len(next.Wanted(1)) + len(next.Wanted(3)); n != 5 || next.net.count() != before {
-		t.Errorf("%d entries are wanted, and the switches have %d, want 5 and %d", n, next.net.count(), before)
+	if n := len(next.Wanted(1)) + len(next.Wanted(3)); n != 6 || next.net.count() != before {
+		t.Errorf("%d entries are wanted, and the switches have %d, want 6 and %d", n, next.net.count(), before)
 	}
 	// Packets that come to the controller are still those of a session that was handed over.
 	next.say(clientAt, serviceAt, packet.ACK, 178, 1000, 10)

@@ -85,6 +85,9 @@ func reactive(n *exporter.Numbers, r *api.ControllerReactive) {
 	for reason, count := range r.Failed {
 		n.Counter("handoffs_failed_total", "Handoffs that failed: the request router has served the session.", count, "reason", reason)
 	}
+	for surrogate, count := range r.Unanswered {
+		n.Counter("handoffs_unanswered_total", "Sessions that were handed over, and whose surrogate has not begun to answer in time.", count, "surrogate", surrogate)
+	}
 	n.GaugeInt("handoffs_live", "Sessions that are handed over or about to be.", r.Live)
 	n.Counter("sessions_proxied_total", "Sessions that request routers have served themselves.", r.Proxied)
 	n.Counter("session_packets_forwarded_total", "Packets of sessions that passed the controller.", r.Forwarded)

@@ -39,7 +39,8 @@ type Options struct {
 	Log     *slog.Logger
 	Now     func() time.Time // default: time.Now
 	Kept    int              // decisions that are remembered; default: 1,000
-	// Suspect is how many handoffs in a row must fail to set a surrogate aside for Aside, whatever its checks say. Defaults: 5, 10 s.
+	// Suspect is how many handoffs in a row must fail, or sessions in a row stay without an answer, to set a surrogate aside for Aside, whatever its
+	// checks say. Defaults: 5, 10 s.
 	Suspect int
 	Aside   time.Duration
 }
@@ -75,7 +76,9 @@ type member struct {
 	handoffs uint64
 	legs     int
 	row      int       // handoffs that have failed in a row
+	silent   int       // sessions in a row without an answer
 	aside    time.Time // until then it gets none
+	because  string    // why it was set aside
 	recent   [window]uint16
 	second   int64 // of the newest in recent
 }
@@ -142,7 +145,7 @@ func (s *Set) refresh() {
 // down is why a surrogate gets no clients; nil: it does.
 func (m *member) down(now time.Time) error {
 	if m.failure == nil && now.Before(m.aside) {
-		return fmt.Errorf("%d handoffs in a row have failed", m.row)
+		return errors.New(m.because)
 	}
 	return m.failure
 }
@@ -227,10 +230,32 @@ func (s *Set) Checked(name string, err error) {
 func (s *Set) Failed(name string) {
 	s.update(name, func(m *member) {
 		if m.row++; m.row >= s.o.Suspect {
-			m.aside = s.o.Now().Add(s.o.Aside)
-			s.o.Log.Warn("a surrogate is set aside: its handoffs fail", "surrogate", name, "for", s.o.Aside)
+			s.setAside(m, fmt.Sprintf("%d handoffs in a row have failed", m.row))
 		}
 	})
+}
+
+// Heard takes whether a surrogate that has acknowledged a session's request has begun to answer it in time. One that does not answer is set aside, too.
+func (s *Set) Heard(name string, answered bool) {
+	if answered {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if m := s.find(name); m != nil {
+			m.silent = 0
+		}
+		return
+	}
+	s.update(name, func(m *member) {
+		if m.silent++; m.silent >= s.o.Suspect {
+			s.setAside(m, fmt.Sprintf("%d requests in a row were acknowledged and not answered", m.silent))
+		}
+	})
+}
+
+// setAside has a surrogate get no clients for a while. The lock is held.
+func (s *Set) setAside(m *member, because string) {
+	m.aside, m.because = s.o.Now().Add(s.o.Aside), because
+	s.o.Log.Warn("a surrogate is set aside", "surrogate", m.Name, "because", because, "for", s.o.Aside)
 }
 
 // Served takes a handoff that is complete.

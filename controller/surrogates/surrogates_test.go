@@ -119,6 +119,31 @@ func TestFailedHandoffsSetAside(t *testing.T) {
 	}
 }
 
+// So does one that acknowledges requests and does not answer them.
+func TestUnansweredSetAside(t *testing.T) {
+	s, c := newSet(t, map[byte]int{11: 1, 12: 2, 13: 3}, nil)
+	unanswered := func(n int) {
+		for range n {
+			s.Served("se1") // its handoffs are complete
+			s.Heard("se1", false)
+		}
+	}
+	unanswered(4)
+	s.Heard("se1", true)
+	unanswered(4)
+	if got := choose(t, s, "se1", "se3"); got != "se1" {
+		t.Errorf("after 4 in a row: %s", got)
+	}
+	unanswered(1)
+	if got := choose(t, s, "se1", "se3"); got != "se3" || !strings.Contains(because(s), "5 requests in a row were acknowledged and not answered") {
+		t.Errorf("after 5 in a row: %s: %s", got, because(s))
+	}
+	c.at = c.at.Add(10 * time.Second)
+	if got := choose(t, s, "se1", "se3"); got != "se1" {
+		t.Errorf("after its time: %s", got)
+	}
+}
+
 func TestOperatorsChanges(t *testing.T) {
 	var saved []Change
 	refuse := errors.New("no quorum")

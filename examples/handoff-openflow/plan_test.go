@@ -156,7 +156,7 @@ func TestPlan(t *testing.T) {
 		for i := range n {
 			path = append(path, handoff.Hop{Switch: uint64(i + 1), In: 1, Out: 2})
 		}
-		plan, err := p.Plan(uint32(round+1), path, func(sw uint64) bool { return sw <= uint64(core+1) }, 60, pin)
+		plan, err := p.Plan(uint32(round+1), path, func(sw uint64) bool { return sw <= uint64(core+1) }, handoff.Timeouts{Idle: 60, Answer: 3}, pin)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +226,7 @@ func TestEquations(t *testing.T) {
 	// An initial sequence number is that of the SYN, which counts as a byte on both sessions.
 	p.Client.RcvNxt, p.Client.SndNxt = packet.Seq(scr+1+rcr), packet.Seq(src+1)
 	p.Leg.SndNxt, p.Leg.RcvNxt = packet.Seq(srs+1+rrs), packet.Seq(ssr+1)
-	plan, err := p.Plan(1, []handoff.Hop{{Switch: 1, In: 1, Out: 2}, {Switch: 2, In: 1, Out: 2}}, func(sw uint64) bool { return sw == 2 }, 60, false)
+	plan, err := p.Plan(1, []handoff.Hop{{Switch: 1, In: 1, Out: 2}, {Switch: 2, In: 1, Out: 2}}, func(sw uint64) bool { return sw == 2 }, handoff.Timeouts{Idle: 60, Answer: 3}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -165,6 +165,6 @@ func flowMods(r *experiments.Results) string {
 	if b.Len() == 0 {
 		return ""
 	}
-	return "## Flow mods of a handoff\n\nEquation 5 of the paper is 7 + 2 (n − 2). Ours are all that the controller sends until the client has closed its session: also two for its FIN, " +
+	return "## Flow mods of a handoff\n\nEquation 5 of the paper is 7 + 2 (n − 2). Ours are all that the controller sends until the client has closed its session: also those for its FIN or RST, " +
 		"and two removals.\n\n| Forwarders | Equation 5 | Ours, no path cache | Ours, paths cached |\n|---|---|---|---|\n" + b.String()
 }

@@ -231,6 +231,7 @@ var controller = board{"controller", "Baton / Controller", []row{
 	{"Content", []panel{
 		graph("Handoffs", "reqps", rate("baton_controller_handoffs_total", "surrogate"), "{{surrogate}}"),
 		graph("Handoffs that failed", "reqps", rate("baton_controller_handoffs_failed_total", "reason"), "{{reason}}"),
+		graph("Without an answer", "reqps", rate("baton_controller_handoffs_unanswered_total", "surrogate"), "{{surrogate}}"),
 		graph("Handed-over sessions", "short", of("baton_controller_handoffs_live", "instance"), "{{instance}}"),
 		graph("Surrogates up", "short", of("baton_controller_surrogate_up", "surrogate"), "{{surrogate}}"),
 		graph("In service", "short", of("baton_controller_surrogate_in_service", "surrogate"), "{{surrogate}}"),

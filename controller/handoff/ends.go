@@ -43,49 +43,6 @@ func (m *Manager) finished(h *handoff) {
 // may have closed one direction alone, and a RST may be somebody else's. The lock is held.
 func (m *Manager) endSoon(h *handoff) { m.send(h.plan.Core, h.plan.ending(m.timeouts().Idle)) }
 
-// await has a session watched until its surrogate's answer begins. The lock is held.
-func (m *Manager) await(h *handoff) {
-	h.due = time.Now().Add(m.o.Answer)
-	m.awaited = append(m.awaited, h)
-}
-
-// answered notes that the surrogate's answer has begun: the controller needs no more of it. The lock is held.
-func (m *Manager) answered(h *handoff) {
-	if h.answered {
-		return
-	}
-	h.answered = true
-	if h.stage == handedOver {
-		m.heardEnough(h)
-	}
-}
-
-// heardEnough ends the copies of a surrogate's first packets. The lock is held.
-func (m *Manager) heardEnough(h *handoff) {
-	for _, mod := range h.plan.Mods {
-		if mod.Priority == priorityAnswer {
-			m.send(mod.Switch, strictly(mod.FlowMod))
-		}
-	}
-	m.o.Heard(h.record.Surrogate, true)
-}
-
-// overdue counts the sessions whose surrogates have acknowledged a request and not begun to answer it in time. The lock is held.
-func (m *Manager) overdue(now time.Time) {
-	for len(m.awaited) > 0 && !now.Before(m.awaited[0].due) {
-		h := m.awaited[0]
-		m.awaited[0] = nil
-		m.awaited = m.awaited[1:]
-		if h.answered || h.closed || m.handoffs[h.id] != h {
-			continue
-		}
-		m.counts.Unanswered[h.record.Surrogate]++
-		m.o.Log.Warn("a surrogate has acknowledged a request and does not answer it", "client", h.client.From, "surrogate", h.record.Surrogate, "request", h.record.Request,
-			"for", m.o.Answer)
-		m.o.Heard(h.record.Surrogate, false)
-	}
-}
-
 // retire ends what a session was that a new one with the same addresses has replaced. The lock is held.
 func (m *Manager) retire(s *sessions.Session) {
 	h := m.byClient[s]
@@ -222,6 +179,7 @@ func (m *Manager) reroute(ctx context.Context, h *handoff) {
 		changed = append(changed, Mod{mod.Label, mod.Switch, strictly(mod.FlowMod)})
 	}
 	m.mu.Lock()
+	m.unwatch(h)
 	h.plan = plan
 	m.mu.Unlock()
 	for sw, messages := range bySwitch(changed) {

@@ -263,7 +263,7 @@ func (m *Manager) finish(h *handoff) {
 	h.step("packet", "surrogate", "client", "acknowledgement")
 	h.stage, h.frames = handedOver, nil
 	if h.answered {
-		m.heardEnough(h)
+		m.settle(h)
 	} else {
 		m.await(h)
 	}

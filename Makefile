@@ -4,8 +4,9 @@ GO = $(shell packaging/go.sh)
 export GOFLAGS ?= -buildvcs=false
 # Debian's Go fetches newer toolchains only if told to.
 export GOTOOLCHAIN ?= auto
-# For splice/machine, which is C for tests: the same compiler as for bpf/.
+# For splice/machine, which is C for tests: the same compiler as for bpf/. The linter of prose has parsers in C++.
 export CC = clang-19
+export CXX = clang++-19
 
 # The maximum size of bin/baton, in bytes.
 LARGEST = 30000000

@@ -72,15 +72,21 @@ func (s *surrogates) start(host int, example string, at time.Time) *lab.Process 
 	case "apache.conf":
 		return s.serve(h, "80", lab.Program{Path: "apache2", Args: []string{"-d", dir, "-f", config, "-DFOREGROUND"}, Dir: dir})
 	}
-	// Varnish's origin is nginx, on the port that the example names.
-	text, err := os.ReadFile(filepath.Join(filepath.Dir(config), "nginx.conf"))
+	// Varnish's origin is nginx, on the port that the example names. Varnish reads its file as another user, who may not see this folder.
+	origin, own := filepath.Join(dir, "origin.conf"), filepath.Join(dir, example)
+	write(s.T, own, s.example(example))
+	write(s.T, origin, strings.NewReplacer("listen 80 ", "listen 8080 ", "listen [::]:80 ", "listen [::]:8080 ").Replace(s.example("nginx.conf")))
+	s.serve(h, "8080", lab.Program{Path: "nginx", Args: []string{"-p", dir, "-c", origin, "-e", "stderr"}, Dir: dir})
+	return s.serve(h, "80", lab.Program{Path: "varnishd", Args: []string{"-F", "-n", filepath.Join(dir, "varnish"), "-a", ":80", "-f", own}, Dir: dir})
+}
+
+func (s *surrogates) example(name string) string {
+	s.Helper()
+	text, err := os.ReadFile(filepath.Join("../../examples/surrogates", name))
 	if err != nil {
 		s.Fatal(err)
 	}
-	origin := filepath.Join(dir, "origin.conf")
-	write(s.T, origin, strings.NewReplacer("listen 80 ", "listen 8080 ", "listen [::]:80 ", "listen [::]:8080 ").Replace(string(text)))
-	s.serve(h, "8080", lab.Program{Path: "nginx", Args: []string{"-p", dir, "-c", origin, "-e", "stderr"}, Dir: dir})
-	return s.serve(h, "80", lab.Program{Path: "varnishd", Args: []string{"-F", "-n", filepath.Join(dir, "varnish"), "-a", ":80", "-f", config}, Dir: dir})
+	return string(text)
 }
 
 func (s *surrogates) serve(h *lab.Host, port string, program lab.Program) *lab.Process {

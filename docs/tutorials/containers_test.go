@@ -17,8 +17,6 @@ func TestContainers(t *testing.T) {
 	const script = `mount -t cgroup2 none /sys/fs/cgroup
 printf '[containers]\ncgroups = "disabled"\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "none"\n' >/etc/containers/containers.conf
 printf '[storage]\ndriver = "vfs"\nrunroot = "/run/containers/storage"\ngraphroot = "/srv/containers"\n' >/etc/containers/storage.conf`
-	if _, err := host.Exec(t.Context(), "sh", "-euc", script); err != nil {
-		t.Fatal(err)
-	}
+	run(t, host, script)
 	follow(t, "containers.md", client, host)
 }

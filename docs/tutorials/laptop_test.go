@@ -22,20 +22,14 @@ func laptop(t *testing.T) *lab.Host {
 	t.Helper()
 	h := lab.New(t).Host("laptop")
 	h.Interface("lo").SetUp()
-	run := func(script string, args ...string) {
-		t.Helper()
-		if _, err := h.Exec(t.Context(), "sh", append([]string{"-euc", script, "sh"}, args...)...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	run(`mount --bind /root "$1"`, outerRoot)
+	run(t, h, `mount --bind /root "$1"`, outerRoot)
 	home := ownFiles(t, h)
 	bin := tools(t)
 	if err := buildLab(); err != nil {
 		t.Fatalf("build the lab: %v", err)
 	}
 	// A lab on this host would take the folders of others for remains, as it does not see their processes, and others would take its folder for one.
-	run(`mount --make-rprivate /
+	run(t, h, `mount --make-rprivate /
 awk '$5 ~ "/baton-lab/baton-" { print $5 }' /proc/self/mountinfo | sort -r | xargs -r umount -l
 mount -t tmpfs none "$1"
 mount --make-rshared /

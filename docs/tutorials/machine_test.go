@@ -39,8 +39,7 @@ func ownFiles(t *testing.T, h *lab.Host) (home string) {
 		}
 	}
 	// The host's hosts, resolv.conf and nsswitch.conf are mounts in /etc, which would be hidden. The lab's folder is in /run, which comes last.
-	const script = `set -eu
-own=$1 home=$2 tools=$3
+	const script = `own=$1 home=$2 tools=$3
 mount --bind "$home" /root
 mount -t tmpfs none "$own"
 for folder in etc usr/local var srv; do
@@ -53,10 +52,20 @@ ln -s "$tools/baton" "$tools/baton-cdn" /usr/local/bin/
 mount -t tmpfs none /run
 mkdir /run/lock /run/netns
 mount --make-rshared /`
-	if _, err := h.Exec(t.Context(), "sh", "-c", script, "sh", own, home, tools(t)); err != nil {
-		t.Fatal(err)
-	}
+	run(t, h, script, own, home, tools(t))
 	return home
+}
+
+// run has a host run a script, which needs no folder: that of the tests may be in /root, where the host has its own.
+func run(t *testing.T, h *lab.Host, script string, args ...string) {
+	t.Helper()
+	p, err := h.Start(lab.Program{Path: "sh", Args: append([]string{"-euc", script, "sh"}, args...), Dir: "/", Unlogged: true})
+	if err == nil {
+		err = p.Wait(t.Context())
+	}
+	if err != nil {
+		t.Fatalf("prepare %s: %v\n%s", h.Name(), err, p.Log())
+	}
 }
 
 // terminal is a shell.
@@ -81,7 +90,7 @@ func (w *walk) open(m *machine, jobs bool) *terminal {
 	}
 	// The shell is the first process of its own numbers, which programs look for in /proc. All other mounts are the host's.
 	p, err := m.host.Start(lab.Program{
-		Path: "unshare", Args: []string{"--mount", "--propagation", "unchanged", "sh", "-euc", "mount --make-rprivate /proc; mount -t proc proc /proc; exec bash --norc"}, Stdin: read, Name: "shell", Unlogged: true,
+		Dir: "/", Path: "unshare", Args: []string{"--mount", "--propagation", "unchanged", "sh", "-euc", "mount --make-rprivate /proc; mount -t proc proc /proc; exec bash --norc"}, Stdin: read, Name: "shell", Unlogged: true,
 		Env: []string{"HOME=/root", "TERM=dumb", "LC_ALL=C.UTF-8", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 	})
 	if err != nil {

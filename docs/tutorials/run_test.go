@@ -170,7 +170,7 @@ func (w *walk) write(m *machine, b block) {
 		path = filepath.Join("/root", path)
 	}
 	p, err := m.host.Start(lab.Program{
-		Path: "sh", Args: []string{"-euc", `mkdir -p "$(dirname "$1")"; cat >"$1"`, "sh", path}, Stdin: strings.NewReader(b.text), Unlogged: true,
+		Dir: "/", Path: "sh", Args: []string{"-euc", `mkdir -p "$(dirname "$1")"; cat >"$1"`, "sh", path}, Stdin: strings.NewReader(b.text), Unlogged: true,
 	})
 	if err == nil {
 		err = p.Wait(w.Context())

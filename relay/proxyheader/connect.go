@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"baton/relay/trunkproto"
 )
@@ -83,7 +84,7 @@ func (t *Target) setConnect(head []byte) error {
 	r, err := readWith(head, http.ReadRequest)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: %.120v", ErrMalformed, err) // which may quote the whole head
+		return fmt.Errorf("%w: %.120s", ErrMalformed, printable(err.Error())) // which may repeat the whole head
 	case r.ProtoMajor != 1 || r.ProtoMinor > 1:
 		return errVersion
 	case r.Method != http.MethodConnect:
@@ -164,4 +165,14 @@ func tunnel(status int, kind, text string) []byte {
 func response(status int, fields, text string) []byte {
 	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\n%sContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n",
 		status, http.StatusText(status), fields, len(text)+1, text)
+}
+
+// printable replaces control characters, which a client may put where an error repeats them.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
 }

@@ -39,11 +39,11 @@ func TestRun(t *testing.T) {
 			}
 		}
 	}
-	// Seven flow mods, as in the paper, one for the client's FIN and one at it, and two removals.
-	if got := value(reactive, mods); got != 11 {
+	// Seven flow mods, as in the paper, two for the client's FIN and RST and one at its FIN, and two removals.
+	if got := value(reactive, mods); got != 12 {
 		t.Errorf("%v flow mods of a handoff", got)
 	}
-	if got := value(anew, mods); got < 11+4 {
+	if got := value(anew, mods); got < 12+4 {
 		t.Errorf("%v flow mods of a handoff, of which the paths over three forwarders are installed anew", got)
 	}
 	for _, c := range []string{native, reactive} {

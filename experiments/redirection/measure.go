@@ -63,7 +63,7 @@ func (t *Topology) ask(ctx context.Context, o load.Options) (load.Result, []load
 
 // askByName asks the name server before each request: the time that it takes is the request's.
 func (t *Topology) askByName(ctx context.Context, o load.Options) (total load.Result, all []load.Exchange, err error) {
-	over := func() bool { return total.Requests+total.Errors == o.Requests }
+	over := func() bool { return total.Requests+total.Errors >= o.Requests }
 	if o.Requests == 0 {
 		end := time.Now().Add(o.Duration)
 		over = func() bool { return time.Now().After(end) }
@@ -116,7 +116,7 @@ func (t *Topology) lookUp(ctx context.Context, sources []netip.Addr) (took time.
 	conn := &dns.Conn{Conn: c}
 	defer conn.Close()
 	q := new(dns.Msg).SetQuestion(t.front.name+".", dns.TypeA)
-	if err := conn.SetDeadline(time.Now().Add(time.Second / 2)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
 		return 0, at, err
 	}
 	began := time.Now()

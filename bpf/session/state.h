@@ -97,8 +97,8 @@ static __always_inline void note_ack(struct splice *s, const struct packet *p)
 }
 
 /*
- * The client's packet goes on with this acknowledgement; fresh: of bytes that it had not acknowledged. Between a whole
- * response and the next request it has the window of an idle leg, which the surrogate accepts with a new acknowledgement.
+ * Notes a client's packet with this acknowledgement. fresh: it acknowledges new bytes. After a whole response and before
+ * the next request the packet gets an idle leg's window, which the surrogate accepts with a new acknowledgement.
  */
 static __always_inline void note_rest(struct splice *s, __u32 ack, bool fresh)
 {

@@ -107,8 +107,14 @@ func TestFailedHandoffsSetAside(t *testing.T) {
 		t.Errorf("after 4 failures in a row: %s", got)
 	}
 	fail(1)
-	if got := choose(t, s, "se1", "se3"); got != "se3" || !strings.Contains(because(s), "5 handoffs in a row have failed") {
-		t.Errorf("after 5 failures in a row: %s: %s", got, because(s))
+	isAside(t, s, c, "5 handoffs in a row have failed")
+}
+
+// isAside checks that se1 gets no clients for 10 s, and why.
+func isAside(t *testing.T, s *Set, c *clock, why string) {
+	t.Helper()
+	if got := choose(t, s, "se1", "se3"); got != "se3" || !strings.Contains(because(s), why) {
+		t.Errorf("after 5 in a row: %s: %s", got, because(s))
 	}
 	if u := s.List()[0]; u.Up || u.Error == "" {
 		t.Errorf("se1 is %+v", u)
@@ -135,13 +141,7 @@ func TestUnansweredSetAside(t *testing.T) {
 		t.Errorf("after 4 in a row: %s", got)
 	}
 	unanswered(1)
-	if got := choose(t, s, "se1", "se3"); got != "se3" || !strings.Contains(because(s), "5 requests in a row were acknowledged and not answered") {
-		t.Errorf("after 5 in a row: %s: %s", got, because(s))
-	}
-	c.at = c.at.Add(10 * time.Second)
-	if got := choose(t, s, "se1", "se3"); got != "se1" {
-		t.Errorf("after its time: %s", got)
-	}
+	isAside(t, s, c, "5 requests in a row were acknowledged and not answered")
 }
 
 func TestOperatorsChanges(t *testing.T) {

@@ -2,14 +2,20 @@ package router_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"baton/api"
 	"baton/lab"
 )
 
@@ -116,5 +122,88 @@ func TestStartRefused(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFirstClients: who connects while a VIP comes into force is refused until it is ready, and spliced from then on. Its listener is there earlier.
+func TestFirstClients(t *testing.T) {
+	n := newNetwork(t)
+	s := n.site("s1", lab.LinkOptions{})
+	serve(t, s.Host, s.name)
+	const second = "10.9.9.10:80"
+	for _, address := range []string{"10.9.9.9/32", "10.9.9.10/32"} { // so that the host refuses clients at once: it sends few unreachables a second
+		if _, err := n.router.Exec(deadline(t), "ip", "addr", "add", address, "dev", "lo"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := func(vips ...string) (text string) {
+		for _, vip := range vips {
+			text += fmt.Sprintf("  - {address: %q, interfaces: [%s], routes: [{pool: p}]}\n", vip, n.front.Name)
+		}
+		return "vips:\n" + text + fmt.Sprintf("pools: {p: {surrogates: [{name: s1, address: %q}]}}\n", s.v4)
+	}
+	r, path, err := n.prepare(config(vip4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := n.askUntilAnswered(t, vip4)
+	if r.Process, err = n.router.Start(lab.Program{Path: path, Args: []string{"router", "run", "-c", r.file}}); err != nil {
+		t.Fatal(err)
+	}
+	defer r.stop()
+	if err := r.await(); err != nil {
+		t.Fatal(err)
+	}
+	answered()
+
+	answered = n.askUntilAnswered(t, second)
+	if err := r.configure(config(vip4, second)); err != nil {
+		t.Fatal(err)
+	}
+	client := api.NewClient(r.socket)
+	defer client.Close()
+	if _, err := client.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	answered()
+	status, err := client.Router(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status.Packets["handoff"] != 2*firstClients || status.Packets["pass_local"] > 0 {
+		t.Errorf("%d of %d clients were spliced; packets: %v", status.Packets["handoff"], 2*firstClients, status.Packets)
+	}
+}
+
+const firstClients = 4
+
+// askUntilAnswered has clients connect again and again, each until it has one answer. The function that it returns waits for all.
+func (n *network) askUntilAnswered(t *testing.T, vip string) (answered func()) {
+	ask := func() error {
+		for began := time.Now(); ; {
+			c, err := dial(t.Context(), n.client, vip)
+			switch {
+			case errors.Is(err, syscall.ECONNREFUSED) && time.Since(began) < answersWithin:
+				continue
+			case err != nil:
+				return err
+			}
+			defer c.Close()
+			got, err := c.get("h", "/128")
+			if err == nil && got.surrogate != "s1" {
+				err = fmt.Errorf("an answer of %q", got.surrogate)
+			}
+			return err
+		}
+	}
+	var all errgroup.Group
+	for range firstClients {
+		all.Go(ask)
+	}
+	return func() {
+		t.Helper()
+		if err := all.Wait(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

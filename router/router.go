@@ -291,12 +291,26 @@ func (r *Router) refuseNew() {
 
 // open writes a state to the kernel, tables last: from then on they apply to clients.
 func (r *Router) open(s *state) error {
+	if err := r.attach(s); err != nil {
+		return err
+	}
+	if err := r.dp.Refuse(s.spliced()); err != nil { // else their listeners proxy first clients, for as long as these stay
+		return err
+	}
 	if err := r.listen(s); err != nil {
 		return err
 	}
 	if err := r.openQUIC(s); err != nil {
 		return err
 	}
+	if err := r.dp.Put(kernel.Config{Tap: r.tap.Ifindex, MSS: r.mss, TSOffset: r.offset}, r.tables(s)); err != nil {
+		return err
+	}
+	return r.spliced.start()
+}
+
+// attach attaches the data path to the clients' interfaces.
+func (r *Router) attach(s *state) error {
 	for _, v := range s.cfg.VIPs {
 		if v.Protocol == config.QUIC {
 			continue
@@ -311,10 +325,7 @@ func (r *Router) open(s *state) error {
 			}
 		}
 	}
-	if err := r.dp.Put(kernel.Config{Tap: r.tap.Ifindex, MSS: r.mss, TSOffset: r.offset}, r.tables(s)); err != nil {
-		return err
-	}
-	return r.spliced.start()
+	return nil
 }
 
 func (r *Router) tables(s *state) kernel.Tables {

@@ -98,6 +98,17 @@ func newState(cfg *config.Config, n *numbers) (*state, error) {
 	return s, nil
 }
 
+// spliced are the VIPs whose sessions the kernel splices.
+func (s *state) spliced() []netip.AddrPort {
+	var out []netip.AddrPort
+	for _, v := range s.cfg.VIPs {
+		if v.Mode == config.Handoff && v.Protocol != config.QUIC {
+			out = append(out, v.Address)
+		}
+	}
+	return out
+}
+
 // holds reports whether clients of a VIP are limited to one request at a time.
 func (s *state) holds(vip netip.AddrPort) bool {
 	i, ok := s.byAddr[vip]

@@ -184,6 +184,20 @@ func (r *Router) SetVIPs(vips map[netip.AddrPort]VIP) error {
 	return r.writeVIPs(r.tables.generation, vips)
 }
 
+// Refuse adds those of the VIPs that the tables lack. Their clients are refused until the next Put.
+func (r *Router) Refuse(vips []netip.AddrPort) error {
+	r.tables.Lock()
+	defer r.tables.Unlock()
+	for _, at := range vips {
+		k := routerVipKey{Addr: at.Addr().As16(), Port: datapath.BigEndian(at.Port()), Generation: uint16(r.tables.generation)}
+		err := r.maps.Vips.Update(k, routerVip{Flags: uint8(routerVipFlagVIP_CLOSED)}, ebpf.UpdateNoExist)
+		if err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
+			return fmt.Errorf("refuse clients of %v: %w", at, err)
+		}
+	}
+	return nil
+}
+
 // vipID is a VIP's number per generation, used in the keys of hosts and routes.
 func vipID(generation uint32, id uint16) uint16 { return uint16(generation)*uint16(MaxVIPs) + id }
 

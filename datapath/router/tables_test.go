@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"baton/datapath"
+	"baton/packet"
 )
 
 // everyMethod is a route for each method that the kernel decides.
@@ -118,6 +119,26 @@ func TestTablesAreForgotten(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("packets are waited for for %v", took)
 	}
+}
+
+// TestRefuse: VIPs that the tables lack refuse clients until there are tables with them; others do not notice.
+func TestRefuse(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k := newRig(t)
+		tables := numbered(f, false)
+		k.must(k.SetTables(tables))
+		fresh := f
+		fresh.vip = netip.AddrPortFrom(f.vip.Addr(), f.vip.Port()+2)
+		k.must(k.Refuse([]netip.AddrPort{f.vip, fresh.vip}))
+		newClient(k, f, f.usual()).connect(routerVerdictSYN_ANSWERED)
+		k.want(packet.Build(newClient(k, fresh, f.usual()).syn()), routerVerdictRESET_SENT, actRedirect)
+		tables.VIPs[fresh.vip] = VIP{ID: 5, MSS: 1400}
+		k.must(k.SetTables(tables))
+		newClient(k, fresh, f.usual()).connect(routerVerdictSYN_ANSWERED)
+		if have := entries[routerVipKey, routerVip](k.maps.Vips); have != 4 { // with that of the address
+			t.Errorf("%d VIPs in the kernel, want 4", have)
+		}
+	})
 }
 
 // TestPoolThatHasGone: user space decides for a pool that is removed before the packet arrives.

@@ -311,7 +311,7 @@ func (s *site) probe() func() (asked, failed int, longest time.Duration) {
 	}
 }
 
-// hold opens a connection that stays, and returns what uses it.
+// hold opens a connection that stays, in the kernel, and returns what uses it.
 func (s *site) hold(t *testing.T) func() error {
 	t.Helper()
 	c := s.client.HTTPClient(2 * time.Second)
@@ -324,6 +324,10 @@ func (s *site) hold(t *testing.T) func() error {
 		return peers.CheckPattern(r.Body, peers.Files["/128"])
 	}
 	lab.Eventually(t, 20*time.Second, use)
+	s.do("timeout 20 sh -c 'until baton router status >/dev/null 2>&1; do sleep 0.1; done'") // clients are served before commands
+	if n := s.router().Sessions; n == 0 {
+		t.Fatal("the router does not have the session in the kernel")
+	}
 	return use
 }
 

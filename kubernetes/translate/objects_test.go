@@ -10,9 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -55,55 +53,48 @@ func (o *Objects) read(t *testing.T, text string) {
 		if err := yaml.Unmarshal([]byte(document), &is); err != nil {
 			t.Fatalf("%v in\n%s", err, document)
 		}
-		into := func(object any, meta *metav1.ObjectMeta) {
-			t.Helper()
-			if err := yaml.UnmarshalStrict([]byte(document), object); err != nil {
-				t.Fatalf("%v in\n%s", err, document)
-			}
-			if made = made.Add(time.Second); meta.CreationTimestamp.IsZero() {
-				meta.CreationTimestamp = metav1.NewTime(made)
-			}
-		}
+		made = made.Add(time.Second)
 		switch is.Kind {
 		case "GatewayClass":
-			var x gateway.GatewayClass
-			into(&x, &x.ObjectMeta)
-			o.Classes = append(o.Classes, x)
+			add(t, &o.Classes, document, made)
 		case "Gateway":
-			var x gateway.Gateway
-			into(&x, &x.ObjectMeta)
-			o.Gateways = append(o.Gateways, x)
+			add(t, &o.Gateways, document, made)
 		case "HTTPRoute":
-			var x gateway.HTTPRoute
-			into(&x, &x.ObjectMeta)
-			o.HTTPRoutes = append(o.HTTPRoutes, x)
+			add(t, &o.HTTPRoutes, document, made)
 		case "TLSRoute":
-			var x gateway.TLSRoute
-			into(&x, &x.ObjectMeta)
-			o.TLSRoutes = append(o.TLSRoutes, x)
+			add(t, &o.TLSRoutes, document, made)
 		case "ReferenceGrant":
-			var x gateway.ReferenceGrant
-			into(&x, &x.ObjectMeta)
-			o.Grants = append(o.Grants, x)
+			add(t, &o.Grants, document, made)
 		case "Namespace":
-			var x corev1.Namespace
-			into(&x, &x.ObjectMeta)
+			x := add(t, &o.Namespaces, document, made)
 			x.Labels = maps.Clone(x.Labels)
 			metav1.SetMetaDataLabel(&x.ObjectMeta, corev1.LabelMetadataName, x.Name) // as the API server does
-			o.Namespaces = append(o.Namespaces, x)
 		case "Service":
-			var x corev1.Service
-			into(&x, &x.ObjectMeta)
-			o.Services = append(o.Services, x)
+			add(t, &o.Services, document, made)
 		case "EndpointSlice":
-			var x discoveryv1.EndpointSlice
-			into(&x, &x.ObjectMeta)
-			o.Slices = append(o.Slices, x)
+			add(t, &o.Slices, document, made)
 		case "", "Deployment", "Pod", "Secret", "ConfigMap", "GRPCRoute", "ListenerSet", "TCPRoute", "UDPRoute", "BackendTLSPolicy":
 		default:
 			t.Fatalf("kind %q is unknown to the test", is.Kind)
 		}
 	}
+}
+
+// add appends the object of a YAML document, made at this time unless it says another.
+func add[T any, object interface {
+	*T
+	metav1.Object
+}](t *testing.T, to *[]T, document string, made time.Time) object {
+	t.Helper()
+	var x object = new(T)
+	if err := yaml.UnmarshalStrict([]byte(document), x); err != nil {
+		t.Fatalf("%v in\n%s", err, document)
+	}
+	if at := x.GetCreationTimestamp(); at.IsZero() {
+		x.SetCreationTimestamp(metav1.NewTime(made))
+	}
+	*to = append(*to, *x)
+	return &(*to)[len(*to)-1]
 }
 
 func objects(t *testing.T, texts ...string) *Objects {

@@ -12,6 +12,7 @@ export CXX = clang++-19
 LARGEST = 30000000
 
 .DEFAULT_GOAL := help
+.NOTPARALLEL: # prerequisites are in order: dependencies first
 .PHONY: help deps generate dashboards schemas reference build package demo recording test rings check lint docs bench
 
 help: ## list the targets

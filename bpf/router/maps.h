@@ -126,7 +126,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 2 * GENERATIONS * MAX_VIPS);
+	__uint(max_entries, (2 * GENERATIONS + 1) * MAX_VIPS); /* and those that are refused before the next tables */
 	__type(key, struct vip_key);
 	__type(value, struct vip);
 } vips SEC(".maps");

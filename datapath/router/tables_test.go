@@ -141,6 +141,27 @@ func TestRefuse(t *testing.T) {
 	})
 }
 
+// TestRefuseAsManyAsThereAre replaces as many VIPs as there may be by others, on addresses of their own.
+func TestRefuseAsManyAsThereAre(t *testing.T) {
+	k := newRig(t)
+	all := func(network byte) (vips map[netip.AddrPort]VIP, list []netip.AddrPort) {
+		vips = make(map[netip.AddrPort]VIP)
+		for i := range MaxVIPs {
+			at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, network, 0, byte(i)}), 80)
+			vips[at], list = VIP{ID: uint16(i), MSS: 1400}, append(list, at)
+		}
+		return vips, list
+	}
+	for network := range byte(3) {
+		vips, list := all(network)
+		k.must(k.Refuse(list))
+		k.must(k.SetTables(Tables{VIPs: vips}))
+		if have := entries[routerVipKey, routerVip](k.maps.Vips); have != 2*MaxVIPs { // with those of the addresses
+			t.Errorf("%d VIPs in the kernel, want %d", have, 2*MaxVIPs)
+		}
+	}
+}
+
 // TestPoolThatHasGone: user space decides for a pool that is removed before the packet arrives.
 func TestPoolThatHasGone(t *testing.T) {
 	k := newRig(t)

@@ -111,7 +111,7 @@ func TestRPM(t *testing.T) {
 	s.do(strings.Join(strings.Split(block(t, installPage, "The first request", 1), "\n")[1:], "\n"))
 	lab.Eventually(t, 20*time.Second, func() error { return s.get("/128") })
 	s.upgrade(t, "rpm -U --nodeps /root/*"+newer+"*.rpm")
-	use := s.hold(t)
+	use := s.holdSpliced(t)
 	s.do("rpm -e --nodeps baton baton-cdn")
 	if use() == nil {
 		t.Error("a session goes on without the program")

@@ -311,7 +311,7 @@ func (s *site) probe() func() (asked, failed int, longest time.Duration) {
 	}
 }
 
-// hold opens a connection that stays, in the kernel, and returns what uses it.
+// hold opens a connection that stays, and returns what uses it.
 func (s *site) hold(t *testing.T) func() error {
 	t.Helper()
 	c := s.client.HTTPClient(2 * time.Second)
@@ -324,16 +324,23 @@ func (s *site) hold(t *testing.T) func() error {
 		return peers.CheckPattern(r.Body, peers.Files["/128"])
 	}
 	lab.Eventually(t, 20*time.Second, use)
+	return use
+}
+
+// holdSpliced is hold of a container's router, which must have the session in the kernel.
+func (s *site) holdSpliced(t *testing.T) func() error {
+	t.Helper()
+	use := s.hold(t)
 	s.do("timeout 20 sh -c 'until baton router status >/dev/null 2>&1; do sleep 0.1; done'") // clients are served before commands
-	if n := s.router().Sessions; n == 0 {
-		t.Fatal("the router does not have the session in the kernel")
+	if s.router().Sessions == 0 {
+		t.Fatal("the router has no session in the kernel")
 	}
 	return use
 }
 
 // remove leaves the configuration, and nothing in the kernel: without the program nobody could look after sessions.
 func (s *site) remove(t *testing.T) {
-	use := s.hold(t)
+	use := s.holdSpliced(t)
 	out := s.do("apt-get -y -q remove baton baton-cdn")
 	if strings.Contains(out, "warning: baton") {
 		t.Errorf("the removal warns:\n%s", out)
@@ -365,7 +372,7 @@ func (s *site) purge(t *testing.T) {
 func (s *site) purgeBroken(t *testing.T) {
 	s.do("apt-get -y -q install /root/baton_*" + newer + "*.deb; systemctl stop baton-router 2>/dev/null || true")
 	s.do(strings.Join(strings.Split(block(t, installPage, "The first request", 1), "\n")[1:], "\n"))
-	use := s.hold(t)
+	use := s.holdSpliced(t)
 	out := s.do("echo 'nonsense: 1' >>/etc/baton/router.yaml; apt-get -y -q remove baton")
 	if !strings.Contains(out, "warning: baton-router may have left state in the kernel") {
 		t.Errorf("the removal does not tell what it could not do:\n%s", out)

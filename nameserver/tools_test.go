@@ -113,7 +113,7 @@ func TestTools(t *testing.T) {
 		{"dig", "@127.0.0.1 -p PORT nothing.example.test +tcp +keepopen +dnssec", []string{"status: NOERROR", "RRSIG NSEC TYPE128"}},
 		{"dig", "@127.0.0.1 -p PORT version.bind CH TXT", []string{"status: REFUSED"}},
 		{"kdig", "@127.0.0.1 -p PORT web.example.test ANY +tcp", []string{"status: NOERROR", `HINFO	"RFC8482" ""`}},
-		{"kdig", "@127.0.0.1 -p PORT cdn.example.test HTTPS +json", []string{`"rdataHTTPS": "1 . alpn=h2 ipv4hint=192.0.2.9"`}},
+		{"kdig", "@127.0.0.1 -p PORT cdn.example.test HTTPS +json", []string{`"RDATAHEX": "0001000001000302683200040004C0000209"`}}, // 1 . alpn=h2 ipv4hint=192.0.2.9
 	} {
 		out := tool(t, tt.tool, strings.Fields(strings.ReplaceAll(tt.args, "PORT", port))...)
 		for _, want := range tt.want {

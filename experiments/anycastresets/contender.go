@@ -30,7 +30,7 @@ func clients() []client {
 		{name: "baton-route", is: "`baton get`, whose connections are all reset at once", resets: true, all: true, program: baton(), unfinished: ".part"},
 		{name: "baton-single", is: "`baton get --connections 1`: the paper's client", resets: true, program: baton("--connections", "1"), unfinished: ".part"},
 		{name: "curl", is: "`curl -C -` in a loop", resets: true, needs: "curl", program: again(`curl -q -s -C - -o "$0" "$2"`)},
-		{name: "wget2", is: "`wget2 --continue` in a loop until all bytes are there, as it takes a reset for the end", resets: true, needs: "wget2", program: again(fmt.Sprintf(`wget2 -q --no-config -c -P "$1" "$2"; [ "$(stat -c %%s "$0")" = %d ]`, size))},
+		{name: "wget2", is: "`wget2 --continue` in a loop until all bytes are there: version 1.99 takes a reset for the end, 2.2 forgets at its next try what it has", resets: true, needs: "wget2", program: again(fmt.Sprintf(`wget2 -q --no-config -c --tries=1 -P "$1" "$2"; [ "$(stat -c %%s "$0")" = %d ]`, size))},
 		{name: "aria2", is: "`aria2c --max-tries=0`, one connection", resets: true, needs: "aria2c", program: func(_, url, file string) lab.Program {
 			return lab.Program{Path: "aria2c", Args: []string{"--no-conf", "-q", "--max-tries=0", "--retry-wait=0", "-x1", "-s1", "--file-allocation=none",
 				"--allow-overwrite", "-d", filepath.Dir(file), "-o", filepath.Base(file), url}}

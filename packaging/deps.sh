@@ -25,6 +25,7 @@ nginx:nginx
 apache2:apache2-bin
 caddy:caddy
 varnishd:varnish
+gcc:gcc
 haproxy:haproxy
 ab:apache2-utils
 wrk:wrk

@@ -25,7 +25,7 @@ func Varnish(h *lab.Host, o VarnishOptions) *Server {
 	if err != nil {
 		h.Lab().T().Fatalf("peers: varnish backend: %v", err)
 	}
-	h.Lab().Need("gcc") // varnishd compiles its configuration
+	h.Lab().Need("gcc") // varnishd compiles its configuration, and Debian 13's comes without
 	vcl := fmt.Sprintf(`vcl 4.1;
 %s
 backend default { .host = "%s"; .port = "%s"; }

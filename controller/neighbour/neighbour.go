@@ -109,6 +109,9 @@ func parseND(e packet.Ethernet, b []byte) (Message, bool) {
 	default:
 		return Message{}, false
 	}
+	if src.Is4In6() || dst.Is4In6() || m.Target.Is4In6() { // would speak for a host of IPv4
+		return Message{}, false
+	}
 	if icmp[1] != 0 || m.Target.IsMulticast() || !options(icmp[ndSize:], want, e.Src()) {
 		return Message{}, false
 	}

@@ -45,7 +45,11 @@ func oskenPackets(t testing.TB) []vector {
 	return all
 }
 
-const ovsSource = "/usr/src/openvswitch/openvswitch.tar.gz"
+// Debian 12 has the source as an archive, Debian 13 as files.
+const (
+	ovsArchive = "/usr/src/openvswitch/openvswitch.tar.gz"
+	ovsPrint   = "/usr/src/openvswitch/tests/ofp-print.at"
+)
 
 var (
 	printed     = regexp.MustCompile(`(?s)ofp-print(?: +-\S+)* +("[^"]*"|'[^']*'|[0-9a-f]+)`)
@@ -55,7 +59,10 @@ var (
 // ovsCases returns the messages of version 0x04 that Open vSwitch's tests of ofp-print hold, from Debian's openvswitch-source.
 func ovsCases(t testing.TB) []vector {
 	t.Helper()
-	f, err := os.Open(ovsSource)
+	if src, err := os.ReadFile(ovsPrint); err == nil {
+		return parseCases(t, string(src))
+	}
+	f, err := os.Open(ovsArchive)
 	if errors.Is(err, os.ErrNotExist) {
 		t.Skip("Debian's openvswitch-source is not installed (make deps)")
 	} else if err != nil {
@@ -69,7 +76,7 @@ func ovsCases(t testing.TB) []vector {
 	for archive := tar.NewReader(z); ; {
 		h, err := archive.Next()
 		if err != nil {
-			t.Fatalf("%s: no ofp-print.at: %v", ovsSource, err)
+			t.Fatalf("%s: no ofp-print.at: %v", ovsArchive, err)
 		}
 		if !strings.HasSuffix(h.Name, "/tests/ofp-print.at") {
 			continue

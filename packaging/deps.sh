@@ -64,7 +64,7 @@ kdig:knot-dnsutils
 dig:bind9-dnsutils
 dnsperf:dnsperf
 systemd-analyze:systemd
-/usr/src/openvswitch/openvswitch.tar.gz:openvswitch-source
+/var/lib/dpkg/info/openvswitch-source.list:openvswitch-source
 /usr/share/doc/python3-venv/copyright:python3-venv
 /usr/bin/python3-config:python3-dev
 chromium:chromium

@@ -29,7 +29,7 @@ func Experiment() experiments.Experiment[*Topology] {
 					return append(t.Topology.Plain(), crowd(hundredThousand(t))...)
 				}),
 			ovs("ovs-tso", "Open vSwitch, userspace datapath, `userspace-tso-enable`, an output entry for each port", true,
-				func(t *Turn) []openflow.Message { return t.Topology.Plain() }),
+				func(t *Turn) []openflow.Message { return append(t.Topology.Plain(), nobody()) }),
 			ovs("ovs", "Open vSwitch, userspace datapath as it comes, an output entry for each port; as it passes whole frames alone, "+
 				"it takes the links without offloads for all measures", false,
 				func(t *Turn) []openflow.Message { return t.Topology.Plain() }),

@@ -117,7 +117,7 @@ func readFlow(report string) (Flow, error) {
 	if err := json.Unmarshal([]byte(report), &r); err != nil {
 		return f, fmt.Errorf("read its report: %w: %q", err, report)
 	}
-	if strings.Contains(r.Error, "the server is busy") {
+	if strings.Contains(r.Error, "the server is busy") || strings.Contains(r.Error, "port may not be available") { // the latter: 3.18
 		return f, errBusy
 	}
 	if r.Error != "" {

@@ -30,7 +30,7 @@ var programs = []struct {
 	{"wrk", []string{"-v"}, regexp.MustCompile(`wrk (\S+)`)},
 	{"etcd", []string{"--version"}, regexp.MustCompile(`etcd Version: (\S+)`)},
 	{"nsd", []string{"-v"}, regexp.MustCompile(`NSD version (\S+)`)},
-	{"knotd", []string{"--version"}, regexp.MustCompile(`Knot DNS\), version (\S+)`)},
+	{"knotd", []string{"--version"}, regexp.MustCompile(`Knot DNS(?:\), version)? (\S+)`)},
 	{"chromium", []string{"--version"}, regexp.MustCompile(`Chromium (\S+)`)},
 }
 

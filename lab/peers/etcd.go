@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -196,7 +197,28 @@ func (m *EtcdNode) Call(ctx context.Context, method string, params, result any) 
 }
 
 // Pause stops the member as a machine without processor time does: its connections stay, and nobody answers on them.
-func (m *EtcdNode) Pause() error { return m.Signal(syscall.SIGSTOP) }
+// It has stopped when Pause returns.
+func (m *EtcdNode) Pause() error {
+	if err := m.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return lab.Poll(5*time.Second, m.stopped)
+}
+
+// stopped returns an error as long as one of the member's threads runs.
+func (m *EtcdNode) stopped() error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", m.Pid()))
+	if err != nil {
+		return err
+	}
+	for _, t := range threads {
+		status, err := os.ReadFile(t)
+		if err == nil && !bytes.Contains(status, []byte("\nState:\tT")) {
+			return fmt.Errorf("etcd member %s: it has not stopped", m.Name)
+		}
+	}
+	return nil
+}
 
 // Resume lets a paused member go on.
 func (m *EtcdNode) Resume() error { return m.Signal(syscall.SIGCONT) }

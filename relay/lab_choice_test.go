@@ -104,14 +104,15 @@ func (x *crossroads) flow() (string, error) {
 
 // accept takes the first connection that asks: probes are over as soon as they are accepted.
 func (x *crossroads) accept() (*net.TCPConn, error) {
+	end := time.Now().Add(soon) // probes continue to come
 	for {
-		_ = x.l.SetDeadline(time.Now().Add(soon))
+		_ = x.l.SetDeadline(end)
 		server, err := x.l.AcceptTCP()
 		if err != nil {
 			return nil, err
 		}
 		b := make([]byte, 3)
-		_ = server.SetDeadline(time.Now().Add(soon))
+		_ = server.SetDeadline(end)
 		if _, err := io.ReadFull(server, b); err == nil && string(b) == "ask" {
 			return server, nil
 		}

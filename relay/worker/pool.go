@@ -86,6 +86,11 @@ func (p *pool) take(w *Worker) *trunk {
 // queue makes a flow wait for the next trunk.
 func (p *pool) queue(s *split) { p.waiting = append(p.waiting, s) }
 
+// unqueue takes back queue. It does nothing for a flow that does not wait.
+func (p *pool) unqueue(s *split) {
+	p.waiting = slices.DeleteFunc(p.waiting, func(other *split) bool { return other == s })
+}
+
 // refill opens trunks in place of those taken in this iteration.
 func (w *Worker) refill() {
 	for _, p := range w.short {

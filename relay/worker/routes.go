@@ -111,6 +111,9 @@ func (w *Worker) reroute(s *split, a trunkproto.Answer) bool {
 		return false
 	}
 	w.count.Rerouted.Add(1)
+	if s.trunk != nil {
+		s.trunk.pool.unqueue(s)
+	}
 	server, d := &s.ends[flow.Server], &s.dirs[flow.Client]
 	said := d.buffer
 	if s.trunk != nil && s.state.Connected() {
@@ -134,10 +137,10 @@ func (w *Worker) reroute(s *split, a trunkproto.Answer) bool {
 	return true
 }
 
-// isUnacknowledged reports whether a flow is on a trunk whose peer has acknowledged none of its bytes.
+// isUnacknowledged reports whether a flow waits for a trunk, or is on one whose peer has acknowledged none of its bytes.
 func (s *split) isUnacknowledged() bool {
 	server := &s.ends[flow.Server]
-	return s.trunk != nil && server.fd >= 0 && !acknowledged(server.fd, s.trunk.before)
+	return s.trunk != nil && (server.fd < 0 || !acknowledged(server.fd, s.trunk.before))
 }
 
 // reportBroken reports the relay that could not forward the flow to the next one.

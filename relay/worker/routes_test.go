@@ -23,13 +23,14 @@ type star struct {
 	trunkListeners map[string]netip.AddrPort
 	far            map[string][]*Worker
 	allow          map[string]string // prefixes, by the relay's name
+	connect        time.Duration     // timeouts.connect
 }
 
 func newStar(t *testing.T, security config.Security, change func(s *star)) *star {
 	t.Helper()
 	s := &star{
 		relay: relay{t: t, server: listenTCP(t)}, security: security, trunkListeners: make(map[string]netip.AddrPort), far: make(map[string][]*Worker),
-		allow: map[string]string{"b": "127.0.0.0/8", "c": "127.0.0.0/8"},
+		allow: map[string]string{"b": "127.0.0.0/8", "c": "127.0.0.0/8"}, connect: soon,
 	}
 	if security == config.TLS {
 		s.authority = securetest.NewAuthority(t)
@@ -39,7 +40,7 @@ func newStar(t *testing.T, security config.Security, change func(s *star)) *star
 		change(s)
 	}
 	cfg := defaults()
-	cfg.Name = "self"
+	cfg.Name, cfg.Timeouts.Connect = "self", s.connect
 	own := s.credentials("self")
 	for _, name := range []string{"b", "c"} {
 		s.trunkListeners[name] = unusedPort(t)
@@ -187,6 +188,33 @@ func testRouteDies(t *testing.T, security config.Security) {
 	if n := s.by("b"); n != 1 {
 		t.Errorf("%d flows by b, want 1", n)
 	}
+	s.settled()
+}
+
+// A flow that waits for a trunk until its time is over goes another way: its bytes are still here.
+func TestTrunkDoesNotCome(t *testing.T) {
+	s := newStar(t, config.Plaintext, func(s *star) { s.connect = 200 * time.Millisecond })
+	s.send(s.entry.Destination, true, viaB)
+	s.kill("b")
+	eventually(t, "b is gone", func() bool {
+		down := false
+		_ = s.workers[0].ask(func(w *Worker) error { down = w.pools["b"].down; return nil })
+		return down
+	})
+	const hanging = 100 // trunks that are neither accepted nor refused
+	change := func(f func(p *pool)) {
+		_ = s.workers[0].ask(func(w *Worker) error { f(w.pools["b"]); return nil })
+	}
+	change(func(p *pool) { p.down, p.opening = false, p.opening+hanging })
+	s.through()
+	if c, rerouted := s.by("c"), s.workers[0].count.Rerouted.Load(); c != 1 || rerouted != 1 {
+		t.Errorf("%d flows by c, %d another way; want 1, 1", c, rerouted)
+	}
+	change(func(p *pool) {
+		if p.opening -= hanging; len(p.waiting) > 0 || !p.down {
+			t.Errorf("%d flows wait for a trunk; down: %v", len(p.waiting), p.down)
+		}
+	})
 	s.settled()
 }
 

@@ -294,7 +294,7 @@ func (r *Router) open(s *state) error {
 	if err := r.attach(s); err != nil {
 		return err
 	}
-	if err := r.dp.Refuse(s.spliced()); err != nil { // else their listeners proxy first clients, for as long as these stay
+	if err := r.dp.Refuse(s.handedOff()); err != nil { // else their listeners proxy first clients, for as long as these stay
 		return err
 	}
 	if err := r.listen(s); err != nil {
@@ -346,8 +346,11 @@ func (r *Router) surrogates(s *state) []legs.Surrogate {
 	return out
 }
 
+// handsOff reports whether the kernel splices sessions of a VIP.
+func handsOff(v *config.VIP) bool { return v.Mode == config.Handoff && v.Protocol != config.QUIC }
+
 func splices(v *config.VIP, pool string, sg *config.Surrogate) bool {
-	return v.Mode == config.Handoff && v.Protocol != config.QUIC && config.Unspliced(v, sg) == "" &&
+	return handsOff(v) && config.Unspliced(v, sg) == "" &&
 		slices.ContainsFunc(v.Routes, func(route config.Route) bool { return route.Pool == pool })
 }
 

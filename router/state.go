@@ -98,11 +98,11 @@ func newState(cfg *config.Config, n *numbers) (*state, error) {
 	return s, nil
 }
 
-// spliced are the VIPs whose sessions the kernel splices.
-func (s *state) spliced() []netip.AddrPort {
+// handedOff are the VIPs whose sessions the kernel splices.
+func (s *state) handedOff() []netip.AddrPort {
 	var out []netip.AddrPort
-	for _, v := range s.cfg.VIPs {
-		if v.Mode == config.Handoff && v.Protocol != config.QUIC {
+	for i := range s.cfg.VIPs {
+		if v := &s.cfg.VIPs[i]; handsOff(v) {
 			out = append(out, v.Address)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -308,7 +309,12 @@ func (s *Server) await(c net.Conn, leg *net.TCPConn, r *request) (why string) {
 		_ = leg.SetReadDeadline(time.Unix(1, 0))
 		<-ended
 	}()
-	switch err := r.more(c); {
+	err := r.more(c)
+	if errors.Is(err, os.ErrDeadlineExceeded) { // on a busy machine what came in time may be unread
+		_ = c.SetReadDeadline(time.Now().Add(settle))
+		err = r.more(c)
+	}
+	switch {
 	case errors.Is(err, syscall.ECONNRESET):
 		return ""
 	case errors.Is(err, io.EOF):

@@ -264,6 +264,47 @@ func TestLateResets(t *testing.T) {
 	}
 }
 
+// drowsy is a connection whose reader is not run for a while when it waits for a handoff to end.
+type drowsy struct {
+	*net.TCPConn
+	reads int
+	sleep time.Duration
+}
+
+func (d *drowsy) Read(b []byte) (int, error) {
+	if d.reads++; d.reads == 2 {
+		time.Sleep(d.sleep)
+	}
+	return d.TCPConn.Read(b)
+}
+
+// TestResetsOnBusyMachine: the controller is not asked about a session that was reset in time: by then it may know another one with the client's address.
+func TestResetsOnBusyMachine(t *testing.T) {
+	s := newStage(t, PoolOptions{Size: 2})
+	s.legs(2)
+	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s.address = l.Addr().String()
+	c := s.send(getX)
+	accepted, err := l.AcceptTCP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.server.serve(&drowsy{TCPConn: accepted, sleep: 10 * settle})
+	leg, _ := s.chosenLeg()
+	reset(t, c)
+	reset(t, leg)
+	s.counts(1, "")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.proxied) != 0 {
+		t.Errorf("the controller is told %+v", s.proxied)
+	}
+}
+
 func (s *stage) refuse(call string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -54,6 +54,11 @@ func (m *Manager) retire(s *sessions.Session) {
 	case h.stage == handedOver:
 		m.over(h, "its addresses are used again")
 		return
+	case h.stage == sent && s == h.client: // the client has ended its session before the controller has heard of the acknowledgement
+		m.finish(h)
+		h.heard()
+		m.over(h, "its addresses are used again")
+		return
 	default:
 		m.fail(h, failure{"reused", "the addresses are used again"})
 	}

@@ -86,20 +86,44 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestFinishedEarly: a client may close its session before the controller has heard of the surrogate's acknowledgement.
+// TestFinishedEarly: a client may end its session, and use its port again, before the controller has heard of the surrogate's acknowledgement.
 func TestFinishedEarly(t *testing.T) {
-	p := newPlay(t, Options{})
-	p.toRequest()
-	p.until("sent", func() bool { return len(p.net.sent()) > 0 })
-	p.say(clientAt, serviceAt, packet.FIN|packet.ACK, 178, 1000, 0)
-	p.say(serverAt, routerAt, packet.ACK, 6000, 5090, 0)
-	p.until("done", func() bool { return p.Counts().Done == 1 })
-	for _, m := range p.net.entries[3] {
-		if m.Idle == endSeconds {
-			return
-		}
+	for _, flags := range []packet.Flags{packet.FIN | packet.ACK, packet.RST} {
+		t.Run(flags.String(), func(t *testing.T) {
+			p := newPlay(t, Options{})
+			p.toRequest()
+			p.until("sent", func() bool { return len(p.net.sent()) > 0 })
+			p.say(clientAt, serviceAt, flags, 178, 1000, 0)
+			p.say(serverAt, routerAt, packet.ACK, 6000, 5090, 0)
+			p.until("done", func() bool { return p.Counts().Done == 1 })
+			soon := 0
+			for _, m := range p.net.entries[3] {
+				if m.Idle == endSeconds {
+					soon++
+				}
+			}
+			if soon != 1 || p.state() != api.ControllerHandedOff {
+				t.Errorf("%d entries end soon; the session is %s", soon, p.state())
+			}
+		})
 	}
-	t.Error("no entry ends soon")
+	t.Run("used again", func(t *testing.T) {
+		p := newPlay(t, Options{})
+		p.toRequest()
+		p.until("sent", func() bool { return len(p.net.sent()) > 0 })
+		p.say(clientAt, serviceAt, packet.SYN, 999, 0, 0)
+		out := p.net.sent()
+		if n := len(out); n < 3 || !strings.Contains(out[n-3], "10.1.0.2:40000 > 10.9.9.9:80 RST|ACK") || !strings.Contains(out[n-1], " SYN ") {
+			t.Errorf("want the router's session reset before the SYN: %v", out)
+		}
+		if c := p.Counts(); c.Done != 1 || c.Ended != 1 || len(c.Failed) != 0 || p.net.count() != 0 || p.state() != api.ControllerHandshake {
+			t.Errorf("%+v, %d entries, %s", c, p.net.count(), p.state())
+		}
+		p.say(serverAt, routerAt, packet.ACK, 6000, 5090, 0) // late
+		if out := p.net.sent(); len(out) != 1 || p.Counts().Done != 1 {
+			t.Errorf("the acknowledgement of a session that is over: %v", out)
+		}
+	})
 }
 
 // TestTakenLeg: a leg with the addresses of one that was handed over is refused, and the session goes on.

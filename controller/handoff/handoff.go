@@ -106,7 +106,7 @@ func (m *Manager) complete(h *handoff) {
 	case have > h.legs:
 		m.fail(h, failure{"leg-size", fmt.Sprintf("the request router has sent %d bytes on the leg, and reported %d", have, h.legs)})
 	default:
-		h.stage = committing
+		h.stage, h.client.Committed = committing, true
 		close(h.ready)
 	}
 }
@@ -143,6 +143,8 @@ func (m *Manager) carry(ctx context.Context, h *handoff) error {
 	if err := m.deliver(ctx, h, plan); err != nil {
 		return err
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.finish(h)
 	return nil
 }
@@ -233,8 +235,11 @@ func (m *Manager) deliver(ctx context.Context, h *handoff, plan *Plan) error {
 	defer timer.Stop()
 	for i := 0; ; i++ {
 		m.mu.Lock()
-		h.stage = sent
-		if i == 0 {
+		if h.stage == handedOver {
+			m.mu.Unlock()
+			return nil
+		}
+		if h.stage = sent; i == 0 {
 			h.record.Took = time.Since(h.record.Began)
 		}
 		for _, frame := range h.frames {
@@ -256,10 +261,11 @@ func (m *Manager) deliver(ctx context.Context, h *handoff, plan *Plan) error {
 	}
 }
 
-// finish resets the request router's sessions, which ends a handoff.
+// finish resets the request router's sessions, which ends a handoff. The lock is held.
 func (m *Manager) finish(h *handoff) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	if h.stage == handedOver {
+		return
+	}
 	h.step("packet", "surrogate", "client", "acknowledgement")
 	h.stage, h.frames = handedOver, nil
 	if h.answered {
@@ -324,6 +330,10 @@ func (m *Manager) undo(h *handoff, why error) {
 		kind = f.kind
 	}
 	m.mu.Lock()
+	if h.stage == handedOver { // its client has ended it meanwhile
+		m.mu.Unlock()
+		return
+	}
 	h.stage, h.frames = undone, nil
 	h.record.Failure = why.Error()
 	m.counts.Failed[kind]++
@@ -336,7 +346,7 @@ func (m *Manager) undo(h *handoff, why error) {
 	defer m.mu.Unlock()
 	delete(m.handoffs, h.id)
 	delete(m.byClient, h.client)
-	h.client.Held, h.client.Proxied, h.client.Handoff = false, true, 0
+	h.client.Held, h.client.Committed, h.client.Proxied, h.client.Handoff = false, false, true, 0
 	if !h.client.Closed() && h.client.State == api.ControllerRequested {
 		h.client.State = api.ControllerEstablished
 	}

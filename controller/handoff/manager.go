@@ -289,20 +289,18 @@ func (m *Manager) ofClient(seen sessions.Seen, f packet.Frame) (pass bool) {
 		return true
 	}
 	flags := f.TCP().Flags()
-	reset := flags.Has(packet.RST)
 	switch {
-	case h.stage == handedOver:
+	case h.stage >= committing:
 		if flags&(packet.FIN|packet.RST) != 0 && !seen.Back {
 			m.finished(h)
 		}
-	case reset && !seen.Back:
-		m.fail(h, failure{"client-reset", "the client has reset its session"})
-		return true
-	case reset && h.stage < committing:
+	case !flags.Has(packet.RST):
+	case seen.Back:
 		m.fail(h, failure{"router-reset", "the request router has reset the session"})
 		return true
-	case h.stage >= committing && flags.Has(packet.FIN) && !seen.Back:
-		m.finished(h)
+	default:
+		m.fail(h, failure{"client-reset", "the client has reset its session"})
+		return true
 	}
 	return false // the client repeats its packets; the router's belong nowhere
 }

@@ -59,7 +59,7 @@ func (m *Manager) adopt(r Record) {
 	c, l, now := r.Pair.Client, r.Pair.Leg, time.Now()
 	at := func(p Place) sessions.End { return sessions.End{At: p.Point, MAC: p.MAC, Seen: true} }
 	client := &sessions.Session{
-		Way: sessions.Way{From: c.Peer, To: c.Local}, Kind: sessions.Client, State: api.ControllerHandedOff, Since: r.Began, Last: now, Held: true, Handoff: uint64(r.ID),
+		Way: sessions.Way{From: c.Peer, To: c.Local}, Kind: sessions.Client, State: api.ControllerHandedOff, Since: r.Began, Last: now, Held: true, Committed: true, Handoff: uint64(r.ID),
 		Opener: at(r.Client), Other: at(Place{r.Pair.Router, c.LocalMAC}),
 	}
 	leg := &sessions.Session{

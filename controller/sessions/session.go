@@ -81,6 +81,8 @@ type Session struct {
 	Since, Last   time.Time
 	// Held has the opener's further bytes and its FIN not pass, and not count: they belong behind a handoff.
 	Held bool
+	// Committed: what the opener says is for a surrogate. Only that can check the numbers of a RST.
+	Committed bool
 	// Proxied: the request router serves the session itself.
 	Proxied bool
 	Reset   bool // by either end

@@ -195,8 +195,8 @@ func (t *Table) segment(at Point, s *Session, back bool, f packet.Frame) Seen {
 	if !e.Seen {
 		return seen
 	}
-	if s.Held && !back && (payload > 0 || flags.Has(packet.FIN) || flags.Has(packet.RST) && s.State == api.ControllerHandedOff) {
-		seen.Fate = Hold // a RST of a handed-over session has numbers that only its surrogate can check
+	if s.Held && !back && (payload > 0 || flags.Has(packet.FIN) || flags.Has(packet.RST) && s.Committed) {
+		seen.Fate = Hold
 		return seen
 	}
 	before := state{s.State, s.Leg}

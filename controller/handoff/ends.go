@@ -56,7 +56,6 @@ func (m *Manager) retire(s *sessions.Session) {
 		return
 	case h.stage == sent && s == h.client: // the client has ended its session before the controller has heard of the acknowledgement
 		m.finish(h)
-		h.heard()
 		m.over(h, "its addresses are used again")
 		return
 	default:

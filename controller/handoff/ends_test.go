@@ -126,6 +126,21 @@ func TestFinishedEarly(t *testing.T) {
 	})
 }
 
+// TestResetAtOnce: a surrogate that acknowledges a request and resets the session in one packet: the client hears of it.
+func TestResetAtOnce(t *testing.T) {
+	p := newPlay(t, Options{})
+	p.toRequest()
+	p.until("sent", func() bool { return len(p.net.sent()) > 0 })
+	p.say(serverAt, routerAt, packet.RST|packet.ACK, 6000, 5090, 0)
+	out := p.net.sent()
+	if n := len(out); n != 3 || !strings.Contains(out[2], "RST|ACK") {
+		t.Errorf("want the router's two sessions reset, and the RST passed on: %v", out)
+	}
+	if c := p.Counts(); c.Done != 1 || c.Ended != 1 || len(c.Failed) != 0 || p.net.count() != 0 || p.state() != "" {
+		t.Errorf("%+v, %d entries, %s", c, p.net.count(), p.state())
+	}
+}
+
 // TestTakenLeg: a leg with the addresses of one that was handed over is refused, and the session goes on.
 func TestTakenLeg(t *testing.T) {
 	var kept []Record

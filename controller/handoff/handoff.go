@@ -52,10 +52,7 @@ type handoff struct {
 	cancel context.CancelCauseFunc
 	ready  chan struct{} // closed: the request is complete on the leg
 	answer chan struct{} // closed: the surrogate has acknowledged it
-	once   sync.Once
 }
-
-func (h *handoff) heard() { h.once.Do(func() { close(h.answer) }) }
 
 // failure is why a handoff was undone: a word for the metric and a sentence.
 type failure struct{ kind, text string }
@@ -140,13 +137,7 @@ func (m *Manager) carry(ctx context.Context, h *handoff) error {
 	if err := m.install(ctx, h, plan); err != nil {
 		return err
 	}
-	if err := m.deliver(ctx, h, plan); err != nil {
-		return err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.finish(h)
-	return nil
+	return m.deliver(ctx, h, plan)
 }
 
 // planned computes the flow mods from what is known of both sessions.
@@ -229,7 +220,7 @@ func (p *Plan) part(sw, router uint64) string {
 var pauses = []time.Duration{30 * time.Millisecond, 60 * time.Millisecond, 90 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond,
 	400 * time.Millisecond}
 
-// deliver sends the request to the surrogate until it has acknowledged all of it.
+// deliver sends the request to the surrogate until the handoff is finished.
 func (m *Manager) deliver(ctx context.Context, h *handoff, plan *Plan) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -261,13 +252,11 @@ func (m *Manager) deliver(ctx context.Context, h *handoff, plan *Plan) error {
 	}
 }
 
-// finish resets the request router's sessions, which ends a handoff. The lock is held.
+// finish ends a handoff whose request was sent, and is acknowledged: the request router's sessions are reset. The lock is held.
 func (m *Manager) finish(h *handoff) {
-	if h.stage == handedOver {
-		return
-	}
 	h.step("packet", "surrogate", "client", "acknowledgement")
 	h.stage, h.frames = handedOver, nil
+	close(h.answer)
 	if h.answered {
 		m.settle(h)
 	} else {

@@ -321,6 +321,9 @@ func (m *Manager) ofLeg(seen sessions.Seen, f packet.Frame) (pass bool) {
 	if h.stage >= sent && seen.Back && len(f.Payload()) > 0 {
 		m.answered(h)
 	}
+	if h.stage == sent && s.Opener.Next.LessEq(s.Other.Acked) {
+		m.finish(h)
+	}
 	switch {
 	case h.stage == handedOver:
 		if seen.Back && flags.Has(packet.RST) {
@@ -329,10 +332,8 @@ func (m *Manager) ofLeg(seen sessions.Seen, f packet.Frame) (pass bool) {
 		}
 		return false
 	case h.stage == sent:
-		if flags.Has(packet.RST) && seen.Back && s.Other.Acked.Less(s.Opener.Next) {
+		if flags.Has(packet.RST) && seen.Back {
 			m.fail(h, failure{"surrogate-reset", "the surrogate has refused the request"})
-		} else if s.Opener.Next.LessEq(s.Other.Acked) {
-			h.heard()
 		}
 		return false
 	case ends:

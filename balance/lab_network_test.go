@@ -41,6 +41,7 @@ type network struct {
 	links        []*lab.Interface // of the host
 	far          []*lab.Interface // of the gateways, towards the host
 	beyond       []*lab.Interface // of the gateways, towards the server
+	behind       []*lab.Interface // of the server, towards the gateways
 	vswitch      *peers.VSwitch   // nil: there is none
 	name         string           // of the balance
 }
@@ -87,7 +88,8 @@ func newNetwork(t *testing.T, links int) *network {
 		g.Route("2001:db8:100::/64", v6+"2")
 		n.server.Route(fmt.Sprintf("192.0.2.%d/28", 16*i), last(v4, 1))
 		n.server.Route(fmt.Sprintf("2001:db8:%d::/64", i+1), v6+"1")
-		n.gateways, n.links, n.far, n.beyond = append(n.gateways, g), append(n.links, k.A), append(n.far, k.B), append(n.beyond, far.A)
+		n.gateways, n.links, n.far = append(n.gateways, g), append(n.links, k.A), append(n.far, k.B)
+		n.beyond, n.behind = append(n.beyond, far.A), append(n.behind, far.B)
 		n.defaults(i)
 	}
 	peers.Nginx(n.server, peers.NginxOptions{NoAccessLog: true, Workers: 1, Server: "add_header X-From $remote_addr always; location = /1g { limit_rate 1m; }"})

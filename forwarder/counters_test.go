@@ -94,7 +94,7 @@ func TestCounters(t *testing.T) {
 	for range 5 {
 		least := r.next.Load()
 		r.more(100)
-		lab.Eventually(t, time.Second, func() error {
+		lab.Eventually(t, 10*time.Second, func() error {
 			n := aggregate(s, c).Packets
 			if most := r.next.Load(); n+2 < 2*least || n > 2*most {
 				return fmt.Errorf("%d packets in two tables, where %d to %d were sent", n, least, most)

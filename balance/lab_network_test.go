@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -44,6 +45,26 @@ type network struct {
 	behind       []*lab.Interface // of the server, towards the gateways
 	vswitch      *peers.VSwitch   // nil: there is none
 	name         string           // of the balance
+	echoed       *ends
+}
+
+// ends are those of the echo server's connections, for tests that fail.
+type ends struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (e *ends) note(c net.Conn, size int64, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.list = append(e.list, fmt.Sprintf("%s %v: %d bytes, %v", time.Now().Format(time.StampMilli), c.RemoteAddr(), size, err))
+}
+
+// last is a line for each of the last 50.
+func (e *ends) last() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return strings.Join(e.list[max(0, len(e.list)-50):], "\n")
 }
 
 // hosts and gateways are the addresses of link i, from 0.
@@ -71,7 +92,12 @@ func newName() string {
 func newNetwork(t *testing.T, links int) *network {
 	t.Helper()
 	l := lab.New(t)
-	n := &network{Lab: l, t: t, host: l.Host("host"), server: l.Host("server"), name: newName()}
+	n := &network{Lab: l, t: t, host: l.Host("host"), server: l.Host("server"), name: newName(), echoed: new(ends)}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the echo server's last connections:\n%s", n.echoed.last())
+		}
+	})
 	n.host.Private(host.Folder)
 	for _, a := range []string{server4 + "/32", other4 + "/32", resolver4 + "/32", server6 + "/128"} {
 		n.server.Interface("lo").Address(a)
@@ -155,7 +181,10 @@ func (n *network) greet(h *lab.Host, port int, then func(net.Conn)) {
 // echoAddress serves a TCP and UDP port of a host: it reports the client's address, and then echoes.
 func (n *network) echoAddress(h *lab.Host, port int) {
 	n.t.Helper()
-	n.greet(h, port, func(c net.Conn) { _, _ = io.Copy(c, c) }) // until the client goes
+	n.greet(h, port, func(c net.Conn) {
+		size, err := io.Copy(c, c) // until the client goes
+		n.echoed.note(c, size, err)
+	})
 	for _, address := range []string{server4, other4, resolver4, server6} {
 		if h != n.server {
 			return

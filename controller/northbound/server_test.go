@@ -1,13 +1,16 @@
 package northbound
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"math"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -454,6 +457,30 @@ func TestAccessChanges(t *testing.T) {
 	}
 	if status, _, _ := f.request(t, Operator, "GET", "/v1/topology", ""); status != 401 {
 		t.Errorf("the old token: %d", status)
+	}
+}
+
+// admitted is a handshake of which the server has not been told yet that it has ended.
+type admitted struct {
+	http.ResponseWriter
+	then func()
+}
+
+func (a *admitted) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	a.then()
+	return http.NewResponseController(a.ResponseWriter).Hijack()
+}
+
+// TestAccessChangesEarly: so it is with a connection that is being admitted.
+func TestAccessChangesEarly(t *testing.T) {
+	f := start(t, nil)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.webSocket(&admitted{w, func() { f.SetAccess(Access{}) }}, r)
+	}))
+	t.Cleanup(server.Close)
+	f.address = server.Listener.Addr().String()
+	if code := f.dial(t, Operator).closedWith(); code != websocket.StatusPolicyViolation {
+		t.Errorf("closed with %v", code)
 	}
 }
 

@@ -37,7 +37,8 @@ type connection struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	ending sync.Once
-	closed chan struct{} // it is being closed: no more events
+	closed chan struct{}        // it is being closed: no more events
+	why    websocket.CloseError // set before closed is closed
 
 	// order is held for reading from a subscription until its answer has been sent, and for writing by each event: events come after
 	// the whole that they change.
@@ -75,7 +76,7 @@ func (s *Server) webSocket(w http.ResponseWriter, r *http.Request) {
 	c.mu.Unlock()
 	select {
 	case <-c.closed: // meanwhile
-		_ = socket.Close(closeGoing, "try again")
+		_ = socket.Close(c.why.Code, c.why.Reason)
 		return
 	default:
 	}
@@ -141,6 +142,7 @@ func (c *connection) introduce(name string) string {
 // end closes the connection with a reason. It does not wait: a peer that does not read would hold it for seconds.
 func (c *connection) end(code websocket.StatusCode, reason string) {
 	c.ending.Do(func() {
+		c.why = websocket.CloseError{Code: code, Reason: reason}
 		close(c.closed)
 		c.mu.Lock()
 		socket := c.socket

@@ -27,7 +27,7 @@ const retryAfter = 5
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	started := time.Now()
 	g := guardOf(r.Context())
-	rec := &recorder{ResponseWriter: w, guard: g}
+	rec := &recorder{ResponseWriter: w, guard: g, continues: r.ContentLength != 0 && r.Header.Get("Expect") != "", old: !r.ProtoAtLeast(1, 1)}
 	if g.multiplexed {
 		rec.stream = newStream(w, r, s.timeouts.Stall)
 		defer rec.stream.end()
@@ -241,16 +241,21 @@ func (s *Server) proxyFailed(w http.ResponseWriter, r *http.Request, err error) 
 // recorder records what was sent to the client.
 type recorder struct {
 	http.ResponseWriter
-	guard  *guard
-	stream *stream // of HTTP/2; nil: the guard bounds the writes
-	status int
-	sent   int64
-	began  time.Time // of the final response
+	guard     *guard
+	stream    *stream // of HTTP/2; nil: the guard bounds the writes
+	continues bool    // net/http sends 100 (Continue) when the proxy begins to read the request's content
+	old       bool    // the client's HTTP/1.0 knows no interim responses (RFC 9110, 15.2)
+	status    int
+	sent      int64
+	began     time.Time // of the final response
 }
 
 func (r *recorder) WriteHeader(status int) {
-	if status >= 200 || status == http.StatusSwitchingProtocols {
+	switch {
+	case status >= 200 || status == http.StatusSwitchingProtocols:
 		r.status, r.began = status, time.Now()
+	case r.old, status == http.StatusContinue && r.continues:
+		return
 	}
 	r.ResponseWriter.WriteHeader(status)
 }

@@ -58,6 +58,7 @@ type ControllerStore struct {
 	Holder     string `json:"holder,omitempty"` // the master
 	Answers    bool   `json:"answers"`
 	Error      string `json:"error,omitempty"`
+	Pending    int    `json:"pending"` // records that are not written yet: lost if the controller is killed
 }
 
 // ControllerPaths are the paths that a controller has installed.

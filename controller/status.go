@@ -40,7 +40,7 @@ func (c *Controller) Status() (api.ControllerStatus, error) {
 		Answered: net.Answered, Flooded: net.Flooded, Limited: net.Limited, Forwarded: net.Forwarded, Undelivered: net.Dropped,
 		Store: api.ControllerStore{
 			Kind: term.Kind, Master: term.Term.Master, Generation: term.Term.Generation, Holder: term.Term.Holder, Answers: term.Answers,
-			Error: term.Error,
+			Error: term.Error, Pending: term.Pending,
 		},
 		Paths: api.ControllerPaths{Cache: c.network.Paths.Caches(), Hits: p.Hits, Misses: p.Misses, Reroutes: p.Reroutes, Failures: p.Failures},
 	}

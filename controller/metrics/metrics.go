@@ -67,6 +67,7 @@ func Series(s *api.ControllerStatus) []exporter.Number {
 	}
 	reactive(&n, s.Reactive)
 	n.Yes("store_up", "Whether the store answers.", s.Store.Answers)
+	n.GaugeInt("store_pending_records", "Records that the store does not have yet.", s.Store.Pending)
 	n.Yes("master", "Whether this controller is the master.", s.Store.Master)
 	n.Gauge("generation", "The master's generation.", float64(s.Store.Generation))
 	n.Counter("config_reloads_total", "Reloads of the configuration.", s.Reloads, "result", "ok")

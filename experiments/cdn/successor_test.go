@@ -35,6 +35,7 @@ func TestSuccessor(t *testing.T) {
 		get("at first", false)
 		before := n.live(t)
 		get("on the session that was handed over", true)
+		n.is(t, n.controller, written)
 		if err := n.Replace(t.Context(), nil); err != nil {
 			return err
 		}
@@ -107,10 +108,22 @@ func (n *Network) live(t *testing.T) (text string) {
 			}
 		}
 		if text == "" {
-			return errors.New("no session is handed over")
+			return fmt.Errorf("no session is handed over: %+v; %s\n--- controller\n%s\n--- request router\n%s", all, n.failures(t), n.Controller.Log(), n.Routing.Log())
 		}
 		return nil
 	})
+	return text
+}
+
+// failures tells why sessions were not handed over.
+func (n *Network) failures(t *testing.T) (text string) {
+	var all []api.ControllerHandoff
+	if err := n.ask(t.Context(), "handoffs", &all); err != nil {
+		return err.Error()
+	}
+	for _, h := range all {
+		text += fmt.Sprintf("handoff of %v to %s: %s; %+v\n", h.Client, h.Surrogate, h.Failure, h.Steps)
+	}
 	return text
 }
 
@@ -130,6 +143,7 @@ func TestTwoControllers(t *testing.T) {
 		get := n.visitor(t)
 		get("at first", false)
 		known, entries := n.live(t), n.entriesOf(t)
+		n.is(t, n.controller, written)
 
 		began := time.Now()
 		if err := n.Controller.Kill(); err != nil {
@@ -223,6 +237,14 @@ func ruling(s api.ControllerStatus) error {
 func abdicated(s api.ControllerStatus) error {
 	if s.Store.Master {
 		return errors.New("it still takes itself for the master")
+	}
+	return nil
+}
+
+// written is a controller whose store has all records. One that is killed before loses them: the sessions go on, and its successor does not know them.
+func written(s api.ControllerStatus) error {
+	if s.Store.Pending > 0 {
+		return fmt.Errorf("the store does not have %d records yet", s.Store.Pending)
 	}
 	return nil
 }

@@ -75,9 +75,6 @@ type terminal struct {
 	blocks  int
 }
 
-// pauses makes those of a page twice as long: they suit a machine that does nothing else.
-const pauses = `sleep() { command sleep "$1" && command sleep "$1"; }`
-
 // open opens a terminal on a host. In one with jobs each program of the background is a job of its own, as in a user's.
 func (w *walk) open(m *machine, jobs bool) *terminal {
 	w.Helper()
@@ -87,7 +84,7 @@ func (w *walk) open(m *machine, jobs bool) *terminal {
 	}
 	w.Cleanup(func() { write.Close() })
 	defer read.Close()
-	first := pauses + "; cd /root; exec 2>&1" // one stream, as in a terminal: two would arrive in any order
+	first := "cd /root; exec 2>&1" // one stream, as in a terminal: two would arrive in any order
 	if jobs {
 		first += "; set -m"
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"baton/api"
 	"baton/lab"
 )
 
@@ -172,6 +173,29 @@ func (r *reuse) run(ctx context.Context, workers, connections int) {
 	}
 }
 
+// remains is what the router, the client and the surrogates have of a client's session.
+func (r *reuse) remains(ctx context.Context, from netip.AddrPort) (text string) {
+	sockets := func(h *lab.Host, port uint16) {
+		out, err := h.Exec(ctx, "ss", "-Htanoi", fmt.Sprintf("sport = :%d or dport = :%d", port, port))
+		text += fmt.Sprintf("%s, port %d: %s %v\n", h.Name(), port, out, err)
+	}
+	sockets(r.n.client, from.Port())
+	client := api.NewClient(r.router.socket)
+	defer client.Close()
+	for s, err := range client.RouterSessions(ctx) {
+		if err != nil {
+			return text + err.Error()
+		}
+		if s.Client == from {
+			text += fmt.Sprintf("%+v\n", s)
+			for _, site := range r.n.sites {
+				sockets(site.Host, s.Leg.Local.Port())
+			}
+		}
+	}
+	return text + fmt.Sprint(r.router.verdicts())
+}
+
 // visit is one connection of a client.
 type visit struct {
 	r      *reuse
@@ -205,7 +229,12 @@ func (v *visit) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer v.c.Close()
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, v.r.remains(ctx, v.from))
+		}
+		v.c.Close()
+	}()
 	_ = v.c.SetDeadline(time.Now().Add(30 * time.Second))
 	if v.how == "sends nothing and closes" {
 		return nil

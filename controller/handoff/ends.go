@@ -49,13 +49,12 @@ func (m *Manager) retire(s *sessions.Session) {
 	if h == nil {
 		h = m.byLeg[s]
 	}
+	if h != nil && h.stage == sent && s == h.client { // the client has ended its session before the controller has heard of the acknowledgement
+		m.finish(h)
+	}
 	switch {
 	case h == nil:
 	case h.stage == handedOver:
-		m.over(h, "its addresses are used again")
-		return
-	case h.stage == sent && s == h.client: // the client has ended its session before the controller has heard of the acknowledgement
-		m.finish(h)
 		m.over(h, "its addresses are used again")
 		return
 	default:

@@ -319,7 +319,7 @@ func (m *Manager) undo(h *handoff, why error) {
 		kind = f.kind
 	}
 	m.mu.Lock()
-	if h.stage == handedOver { // its client has ended it meanwhile
+	if h.stage == handedOver { // it was finished meanwhile
 		m.mu.Unlock()
 		return
 	}

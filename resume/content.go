@@ -50,16 +50,16 @@ func (c *content) Read(p []byte) (int, error) {
 			c.left -= int64(n)
 		}
 		switch c.fault = err; {
-		case errors.Is(err, io.EOF) && c.left > 0:
+		case err == io.EOF && c.left > 0:
 			c.fault = c.failed(Receive, errShort)
-		case err != nil && !errors.Is(err, io.EOF):
+		case err != nil && err != io.EOF:
 			c.fault = c.broke(err)
 		}
 		if n > 0 {
 			return n, nil
 		}
 	}
-	if c.left == 0 || errors.Is(c.fault, io.EOF) {
+	if c.left == 0 || c.fault == io.EOF {
 		return 0, c.end()
 	}
 	return 0, c.fault
@@ -78,8 +78,8 @@ func (c *content) pass() error {
 			return err
 		}
 		c.skip -= int64(n)
-		if err != nil && c.skip > 0 || err != nil && !errors.Is(err, io.EOF) {
-			if errors.Is(err, io.EOF) {
+		if err != nil && c.skip > 0 || err != nil && err != io.EOF {
+			if err == io.EOF {
 				return c.failed(Receive, errShort)
 			}
 			return c.broke(err)
@@ -126,7 +126,7 @@ func (c *content) end() error {
 	c.watch.Reset(min(c.options.Stall, time.Second))
 	n, err := c.response.Body.Read(b[:])
 	c.watch.Stop()
-	ended := n == 0 && errors.Is(err, io.EOF)
+	ended := n == 0 && err == io.EOF
 	if ended && c.closes() && cut(c.net) {
 		if c.left < 0 {
 			return c.failed(Receive, errTruncated)

@@ -2,7 +2,6 @@ package resume
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -71,7 +70,7 @@ func (d *download) run(kept io.Reader) error {
 			}
 			noted = false
 		}
-		if !noted && (err == nil || errors.Is(err, io.EOF)) { // a response has arrived: the existing part is of the same file
+		if !noted && (err == nil || err == io.EOF) { // a response has arrived: the existing part is of the same file
 			if err := d.note(); err != nil {
 				return err
 			}
@@ -88,7 +87,7 @@ func (d *download) run(kept io.Reader) error {
 				return err
 			}
 		}
-		if errors.Is(err, io.EOF) {
+		if err == io.EOF {
 			return d.finish()
 		}
 		if err != nil {
@@ -128,8 +127,11 @@ func (d *download) note() error {
 	return nil
 }
 
-// finish compares the result with the announced digests.
+// finish compares the result with the announced length and digests.
 func (d *download) finish() error {
+	if !d.have.Done() {
+		return &Error{Kind: Receive, URL: d.sources[d.at].String(), Err: errShort}
+	}
 	if err := d.note(); err != nil {
 		return err
 	}

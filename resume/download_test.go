@@ -97,6 +97,9 @@ func TestScripts(t *testing.T) {
 		{name: "reset again and again", script: []act{resetAfter(20_000)}, want: file},
 		{name: "a few bytes at a time", script: []act{resetAfter(half), resetAfter(100), resetAfter(100), valid}, want: file},
 		{name: "nothing for ever", script: []act{resetAfter(half), resetAfter(0)}, kind: resume.Receive},
+		{name: "closed before the head", script: []act{resetAfter(half), endUnanswered, valid}, want: file, asked: 3},
+		{name: "closed before every head", script: []act{endUnanswered}, kind: resume.Receive},
+		{name: "closed before every head, later", script: []act{resetAfter(half), endUnanswered}, kind: resume.Receive},
 		{name: "FIN", script: []act{endAfter(half), valid}, want: file, asked: 2},
 		{name: "stall", script: []act{stallAfter(half), valid}, want: file, asked: 2},
 		{name: "stall before the head", script: []act{resetAfter(half), func(c *exchange) bool { time.Sleep(time.Second); return false }, valid}, want: file,
@@ -225,6 +228,9 @@ func TestScripts(t *testing.T) {
 					}
 					if got.kind != kind {
 						t.Fatalf("pipe %v: %v, want kind %q", pipe, got.err, kind)
+					}
+					if errors.Is(got.err, io.EOF) {
+						t.Errorf("pipe %v: %v is io.EOF, as at the end of a complete file", pipe, got.err)
 					}
 					if want != nil {
 						same(t, got.bytes, want)

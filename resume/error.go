@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 
 	"baton/resume/part"
@@ -57,16 +58,23 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Unwrap gives the cause.
-func (e *Error) Unwrap() error { return e.Err }
+// Unwrap gives the cause. An io.EOF in it is io.ErrUnexpectedEOF here: net/http returns io.EOF for a connection that was closed without an
+// answer, and to a reader of a [Stream] it would mean that the file is complete.
+func (e *Error) Unwrap() error {
+	if errors.Is(e.Err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return e.Err
+}
 
 var (
-	errStalled   = errors.New("nothing received for too long")
-	errSlow      = errors.New("too slow for too long")
-	errTruncated = errors.New("read the content: TLS was cut off")
-	errShort     = errors.New("read the content: it is incomplete")
-	errRedirects = errors.New("too many redirects")
-	errRereads   = errors.New("use the response: it repeatedly starts too early")
+	errStalled    = errors.New("nothing received for too long")
+	errSlow       = errors.New("too slow for too long")
+	errTruncated  = errors.New("read the content: TLS was cut off")
+	errShort      = errors.New("read the content: it is incomplete")
+	errUnanswered = errors.New("the connection was closed without an answer")
+	errRedirects  = errors.New("too many redirects")
+	errRereads    = errors.New("use the response: it repeatedly starts too early")
 )
 
 // broke reports whether it ends a connection.

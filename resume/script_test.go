@@ -200,6 +200,9 @@ func endAfter(n int) act {
 	}
 }
 
+// endUnanswered ends the connection with a FIN before any answer.
+func endUnanswered(*exchange) bool { return false }
+
 // stallAfter says nothing more.
 func stallAfter(n int) act {
 	return func(c *exchange) bool {

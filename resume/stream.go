@@ -158,7 +158,7 @@ func (s *Stream) read(p []byte) (int, error) {
 	switch {
 	case err == nil:
 		return n, nil
-	case errors.Is(err, io.EOF):
+	case err == io.EOF:
 		return 0, s.ended()
 	}
 	return 0, s.broke(asError(err))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -71,6 +72,9 @@ func (l *lane) ask(ctx context.Context, o *Options, u *url.URL, fields http.Head
 		var wrapped *url.Error
 		if errors.As(err, &wrapped) {
 			err = wrapped.Err // it repeats the URL
+		}
+		if errors.Is(err, io.EOF) {
+			err = errUnanswered
 		}
 		kind := classify(err, t.connected)
 		t.close()

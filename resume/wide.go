@@ -402,11 +402,11 @@ func (w *wide) fill(c *content, p *piece) *Error {
 		w.note()
 		w.mu.Unlock()
 		switch {
-		case full && (err == nil && c.left != 0 || errors.Is(err, io.EOF)):
+		case full && (err == nil && c.left != 0 || err == io.EOF):
 			return nil
-		case errors.Is(err, io.EOF) && c.taken < 1<<10:
+		case err == io.EOF && c.taken < 1<<10:
 			return c.failed(Receive, errShort)
-		case errors.Is(err, io.EOF):
+		case err == io.EOF:
 			return nil
 		case err != nil:
 			return asError(err)

@@ -237,6 +237,26 @@ func TestGetIntoFile(t *testing.T) {
 		}
 		check()
 	})
+	t.Run("connections that are closed without an answer", func(t *testing.T) {
+		s.breaks.Store(200_000)
+		closed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Range") == "" && r.URL.Path == "/file" {
+				s.ServeHTTP(w, r)
+			}
+			panic(http.ErrAbortHandler)
+		}))
+		defer closed.Close()
+		for _, path := range []string{"/file", "/nothing"} {
+			for _, out := range []string{"file", "-"} {
+				if status, _, errs := get(t, "-o", out, "--retry", "1", closed.URL+path); status != 56 || errs == "" {
+					t.Errorf("%s to %s: status %d, %q", path, out, status, errs)
+				}
+			}
+		}
+		os.Remove("file.part")
+		os.Remove("file.part.json")
+		check()
+	})
 	t.Run("no such folder", func(t *testing.T) {
 		if status, _, errs := get(t, "-o", "no/file", url); status != 23 {
 			t.Errorf("status %d: %s", status, errs)

@@ -20,6 +20,9 @@ var ErrLocked = errors.New("another process is downloading it")
 // ErrAdopted is wrapped by the error of Restart for a file that existed before: it must not be discarded.
 var ErrAdopted = errors.New("the existing file is not the beginning of the server's")
 
+// ErrIncomplete is wrapped by the error of Finish if bytes are missing.
+var ErrIncomplete = errors.New("bytes are missing")
+
 // How far the number of synced bytes may lag behind.
 const (
 	everyBytes = 16 << 20
@@ -272,8 +275,14 @@ func (f *File) Restart() error {
 	return f.cut()
 }
 
-// Finish moves the complete file into place, and closes it.
+// Finish moves the complete file into place, and closes it. It keeps an incomplete one, as Close does: its error then wraps [ErrIncomplete].
 func (f *File) Finish() error {
+	f.at.Lock()
+	have := f.have
+	f.at.Unlock()
+	if !f.adopted && !have.Done() {
+		return errors.Join(fmt.Errorf("move the file into place: %w: %s", ErrIncomplete, missing(have)), f.Close())
+	}
 	f.stop()
 	defer f.data.Close()
 	if f.adopted {
@@ -289,6 +298,14 @@ func (f *File) Finish() error {
 		return fmt.Errorf("remove the state: %w", err)
 	}
 	return syncFolder(f.path)
+}
+
+// missing says how much of a file there is.
+func missing(h part.Have) string {
+	if h.End() < 0 {
+		return fmt.Sprintf("%d have arrived, and no server has said how many there are", h.Offset-h.From)
+	}
+	return fmt.Sprintf("%d of %d have arrived", h.Offset-h.From, h.End()-h.From)
 }
 
 // Abandon closes and removes a file that cannot be continued. One that existed before stays.

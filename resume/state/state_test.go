@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,7 +15,7 @@ import (
 	"baton/resume/state"
 )
 
-var known = part.Have{Until: -1, Length: 1000, Validator: part.Validator{Tag: `"a"`}, Digests: part.Digests{"sha-256": {1, 2}}}
+var known = part.Have{Until: -1, Length: 12, Validator: part.Validator{Tag: `"a"`}, Digests: part.Digests{"sha-256": {1, 2}}}
 
 func open(t *testing.T, path string, o state.Options) *state.File {
 	t.Helper()
@@ -164,6 +165,7 @@ func TestAdopted(t *testing.T) {
 	}
 	f = open(t, path, state.Options{Continue: true, Offset: 2})
 	h, _, _ := f.Begun()
+	h.Length = 4
 	write(t, f, h, "xx")
 	if _, err := os.Stat(path); err == nil {
 		t.Error("half a file is there under its name")
@@ -173,6 +175,51 @@ func TestAdopted(t *testing.T) {
 	}
 	if b, _ := os.ReadFile(path); string(b) != "mixx" {
 		t.Errorf("file: %q", b)
+	}
+}
+
+// TestFinishIncomplete: what lacks bytes, or has no known length, never takes the place of FILE, and can be continued.
+func TestFinishIncomplete(t *testing.T) {
+	unknown := known
+	unknown.Length = -1
+	for _, tt := range []struct {
+		name string
+		have part.Have
+		want string
+	}{
+		{"too short", known, "f f.part f.part.json"},
+		{"of unknown length", unknown, "f f.part f.part.json"},
+		{"nothing", part.Fresh(), "f"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "f")
+			if err := os.WriteFile(path, []byte("old and good"), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			f := open(t, path, state.Options{})
+			content := "hello, "
+			if tt.have.Length < 0 && !tt.have.Validator.Strong() {
+				content = ""
+			}
+			write(t, f, tt.have, content)
+			if err := f.Finish(); !errors.Is(err, state.ErrIncomplete) {
+				t.Errorf("finish: %v", err)
+			}
+			if b, _ := os.ReadFile(path); string(b) != "old and good" {
+				t.Errorf("file: %q", b)
+			}
+			if d := cmp.Diff(strings.Fields(tt.want), names(t, dir)); d != "" {
+				t.Errorf("left: %s", d)
+			}
+			f = open(t, path, state.Options{Continue: true})
+			if h, _, _ := f.Begun(); tt.want != "f" && h.Offset != 7 {
+				t.Errorf("begun: %+v", h)
+			}
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -37,7 +37,7 @@ func tree(e cli.Env) *cobra.Command {
 		Annotations: map[string]string{cli.Elsewhere: "router=baton router,relay=baton relay,anycast=baton anycast,forwarder=baton forwarder," +
 			"balance=baton balance,purge=baton purge,nameserver=baton nameserver,controller=baton controller,get=baton get,status=baton status"},
 	}
-	root.AddCommand(demoCommand(e), labCommand(e), experimentCommand(e), conformanceCommand(e))
+	root.AddCommand(demoCommand(e), labCommand(e), experimentCommand(e), conformanceCommand(e), vmCommand(e))
 	return root
 }
 

@@ -87,7 +87,7 @@ type Nothing struct{}
 func (s *service) Add(r AddRequest, number *int) error {
 	k := &link{}
 	for i, p := range r.Ports {
-		fd, err := p.open()
+		fd, err := p.Open()
 		if err != nil {
 			k.close()
 			return err

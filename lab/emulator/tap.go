@@ -13,6 +13,7 @@ type Port struct {
 	Netns    string // path of the network namespace
 	Name     string // of the interface
 	Offloads bool   // the host may send GSO frames and leave checksums to be completed
+	Several  bool   // each Open adds a queue
 }
 
 // Offloads that a TAP device's reader takes care of (TUN_F_* of linux/if_tun.h).
@@ -25,8 +26,8 @@ const (
 	tunUSO6     = 0x40
 )
 
-// open makes the device and returns its descriptor. The device lives as long as that.
-func (p Port) open() (fd int, err error) {
+// Open makes the device and returns its descriptor. The device lives as long as that.
+func (p Port) Open() (fd int, err error) {
 	err = inNetns(p.Netns, func() error {
 		fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -49,7 +50,13 @@ func (p Port) attach(fd int) error {
 	if err != nil {
 		return err
 	}
-	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR | unix.IFF_TUN_EXCL)
+	flags := uint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
+	if p.Several {
+		flags |= unix.IFF_MULTI_QUEUE
+	} else {
+		flags |= unix.IFF_TUN_EXCL
+	}
+	request.SetUint16(flags)
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
 		return err
 	}

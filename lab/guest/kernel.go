@@ -81,12 +81,10 @@ func (a *archive) buildKernel(ctx context.Context, dir, version, root string) er
 		}
 	}
 	modules := filepath.Join(work, "usr/lib/modules", version)
-	if err := errors.Join(
-		moveFirst(filepath.Join(dir, "vmlinuz"), filepath.Join(work, "boot/vmlinuz-"+version), filepath.Join(modules, "vmlinuz")),
-		moveFirst(filepath.Join(modules, "config"), filepath.Join(modules, "config"), filepath.Join(work, "boot/config-"+version)),
-	); err != nil {
+	if err := moveFirst(filepath.Join(dir, "vmlinuz"), filepath.Join(work, "boot/vmlinuz-"+version), filepath.Join(modules, "vmlinuz")); err != nil {
 		return err
 	}
+	_ = moveFirst(filepath.Join(modules, "config"), filepath.Join(work, "boot/config-"+version)) // nothing needs it, and not every series has it
 	if err := runTool(ctx, "depmod", "-b", filepath.Join(work, "usr"), version); err != nil {
 		return err
 	}

@@ -133,7 +133,7 @@ func retryAfter(h http.Header) time.Duration {
 	if err != nil || seconds < 0 {
 		return 0
 	}
-	return min(time.Duration(seconds)*time.Second, longestRetry)
+	return time.Duration(min(seconds, int(longestRetry/time.Second))) * time.Second
 }
 
 func (c *collector) refresh(bool) error { return nil }

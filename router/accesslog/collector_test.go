@@ -166,6 +166,7 @@ func TestCollectorAnswers(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	for header, want := range map[string]time.Duration{
 		"": 0, "3": 3 * time.Second, "-1": 0, "3600": time.Minute, "Wed, 21 Oct 2026 07:28:00 GMT": 0, strings.Repeat("9", 30): 0,
+		"9223372037": time.Minute, "18446744074": time.Minute, "9223372036854775807": time.Minute, // more nanoseconds than fit
 	} {
 		if got := retryAfter(http.Header{"Retry-After": {header}}); got != want {
 			t.Errorf("Retry-After %q is %v, want %v", header, got, want)

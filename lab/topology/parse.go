@@ -66,7 +66,7 @@ func Parse(name string, data []byte) (*Topology, error) {
 		func() { d.checkNames(t) },
 		func() { t.nameInterfaces() },
 		func() { d.checkAddresses(t) },
-		func() { t.addressLinks() },
+		func() { d.addressLinks(t) },
 		func() { d.checkLoops(t) },
 		func() { d.checkRoutes(t) },
 		func() { t.route() },

@@ -57,6 +57,7 @@ func TestParseRefuses(t *testing.T) {
 		{"network address", two("10.0.0.0/24", "10.0.0.2/24"), `f:3:31: links[0].a.addresses[0]: "10.0.0.0/24" is the network or the broadcast address of its prefix (an address between them)`},
 		{"broadcast address", two("10.0.3.255/22", "10.0.0.2/22"), `f:3:31: links[0].a.addresses[0]: "10.0.3.255/22" is the network or the broadcast address of its prefix (an address between them)`},
 		{"multicast", two("224.0.0.1/24", "10.0.0.2/24"), `f:3:31: links[0].a.addresses[0]: "224.0.0.1/24" is not a unicast address (the address of one host)`},
+		{"no address is left", "hosts: {a: , b: , c: }\nlinks:\n  - {a: {host: a, addresses: [10.0.0.1/8]}, b: {host: b, addresses: [10.0.0.2/8]}}\n  - {a: b, b: c}\n", `f:4:9: links[1].a: gets no addresses, as those of others fill 10.0.0.0/8 or fd00::/48 (addresses of its own)`},
 		{"link-local", two(`"fe80::1/64"`, "10.0.0.2/24"), `f:3:31: links[0].a.addresses[0]: "fe80::1/64" is a link-local address, which the kernel gives (the address of one host)`},
 		{"the same at both ends", two("10.0.0.1/24", "10.0.0.1/24"), `f:3:71: links[0].b.addresses[0]: 10.0.0.1 is the address of host a already (see anycast for one address on several hosts)`},
 		{"two prefixes on a link", two("10.0.0.1/24", "10.0.1.2/24"), `f:3:31: links[0].a.addresses[0]: 10.0.0.1/24 and 10.0.1.2/24 of b are not of one prefix (both ends of a link have the same)`},

@@ -70,7 +70,7 @@ func (t *Topology) segments() [][]member {
 }
 
 // addressLinks numbers the segments of which no end says anything about addresses: 10.0.n.0/24 and fd00:0:0:n::/64.
-func (t *Topology) addressLinks() {
+func (d *decoder) addressLinks(t *Topology) {
 	var taken []netip.Prefix
 	for _, h := range t.Hosts {
 		for _, a := range h.Addresses {
@@ -87,7 +87,11 @@ func (t *Topology) addressLinks() {
 		if slices.ContainsFunc(members, func(m member) bool { return m.end.addressed }) {
 			continue
 		}
-		v4, v6 := free(&number, taken)
+		v4, v6, ok := free(&number, taken)
+		if !ok {
+			d.Refuse(members[0].path, "gets no addresses, as those of others fill 10.0.0.0/8 or fd00::/48", "addresses of its own")
+			return
+		}
 		if len(members) > 254 {
 			v4 = netip.Prefix{}
 		}
@@ -104,15 +108,16 @@ func (t *Topology) addressLinks() {
 	}
 }
 
-// free gives the prefixes of the next number that nothing overlaps with.
-func free(number *int, taken []netip.Prefix) (v4, v6 netip.Prefix) {
-	for {
+// free gives the prefixes of the next number that nothing overlaps with. Not ok: there is none.
+func free(number *int, taken []netip.Prefix) (v4, v6 netip.Prefix, ok bool) {
+	for *number < 1<<16-1 {
 		*number++
 		hi, lo := byte(*number>>8), byte(*number)
 		v4 = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, hi, lo, 0}), 24)
 		v6 = netip.PrefixFrom(netip.AddrFrom16([16]byte{0: 0xfd, 6: hi, 7: lo}), 64)
 		if !slices.ContainsFunc(taken, func(p netip.Prefix) bool { return p.Overlaps(v4) || p.Overlaps(v6) }) {
-			return v4, v6
+			return v4, v6, true
 		}
 	}
+	return netip.Prefix{}, netip.Prefix{}, false
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
+	"math"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -181,6 +182,14 @@ func endpointName(a netip.AddrPort) string {
 	return fmt.Sprintf("%s.%d", a.Addr(), a.Port()) // as a bracket may not stand in a name of a list
 }
 
+// validPort is the port of an EndpointSlice, which any controller may write; 0: it is none.
+func validPort(n int32) uint16 {
+	if n < 1 || n > math.MaxUint16 {
+		return 0
+	}
+	return uint16(n)
+}
+
 // endpoints are the ready ones of a Service's port, of the families that the Gateways have where there are any.
 func (t *translation) endpoints(b backend) []netip.AddrPort {
 	var all, alike []netip.AddrPort
@@ -191,7 +200,7 @@ func (t *translation) endpoints(b backend) []netip.AddrPort {
 		port := uint16(0)
 		for _, p := range s.Ports {
 			if deref(p.Name, "") == b.port.Name && p.Port != nil && deref(p.Protocol, corev1.ProtocolTCP) == corev1.ProtocolTCP {
-				port = uint16(*p.Port)
+				port = validPort(*p.Port)
 			}
 		}
 		for _, e := range s.Endpoints {

@@ -155,6 +155,25 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestNoPort: an EndpointSlice whose port is none has no endpoints, and not those of the port that the lower 16 bits are.
+func TestNoPort(t *testing.T) {
+	for n, want := range map[int32]uint16{-1: 0, 0: 0, 1: 1, 8080: 8080, 65535: 65535, 65536: 0, 65536 + 8080: 0, -65536 + 8080: 0} {
+		text := strings.ReplaceAll(base, "{name: http, port: 8080}", fmt.Sprintf("{name: http, port: %d}", n))
+		r := Translate(objects(t, text, oneGateway, httpRoute("r", "rules: [{backendRefs: [{name: blue, port: 80}]}]")), host)
+		found := 0
+		for _, all := range r.Surrogates {
+			for _, s := range all {
+				if found++; !strings.HasSuffix(s.Address, fmt.Sprintf(":%d", want)) {
+					t.Errorf("port %d is taken for %v", n, s.Address)
+				}
+			}
+		}
+		if (found > 0) != (want > 0) {
+			t.Errorf("port %d: %d surrogates", n, found)
+		}
+	}
+}
+
 // TestSurrogates: ready endpoints, and shares of backends that do not depend on how many endpoints those have.
 func TestSurrogates(t *testing.T) {
 	surrogates := func(spec string) string {

@@ -85,3 +85,17 @@ func TestExplainHelloHash(t *testing.T) {
 		t.Errorf("chosen %v, want %s", e.Chosen, want)
 	}
 }
+
+// TestExplainProtocolTooLong: a hello has a byte for the length of a protocol's name.
+func TestExplainProtocolTooLong(t *testing.T) {
+	cfg, err := config.Parse("f", []byte(secureFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for length, valid := range map[int]bool{0: false, 1: true, 255: true, 256: false, 258: false} {
+		_, err := Explain(cfg, Question{URL: "https://h2.example.net", ALPN: []string{strings.Repeat("h", length)}}, AllUp)
+		if (err == nil) != valid || err != nil && !strings.Contains(err.Error(), "not 1 to 255 (such as h2)") {
+			t.Errorf("a protocol of %d bytes: %v", length, err)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"baton/document"
 	"baton/router/config"
 )
 
@@ -27,6 +28,11 @@ func (q *Question) secure() bool {
 func (q *Question) bytes() (raw []byte, authority string, err error) {
 	if strings.ContainsAny(q.URL+q.method()+strings.Join(q.Headers, ""), "\r\n") {
 		return nil, "", errors.New("line break in the request")
+	}
+	for _, name := range q.ALPN {
+		if name == "" || len(name) > 255 {
+			return nil, "", fmt.Errorf("%q is not a protocol that a hello can offer: it has %d bytes, not 1 to 255 (such as h2)", document.Clip(name), len(name))
+		}
 	}
 	rest := q.URL
 	if scheme, after, ok := strings.Cut(rest, "://"); ok && !strings.ContainsAny(scheme, "/?") {

@@ -13,11 +13,14 @@ import (
 
 // Bounds of the kernel's tables.
 const (
-	MaxKernelHost   = 63      // bytes of a host name that the kernel looks up
-	MaxKernelPrefix = 128     // bytes of a target that the kernel matches
-	MaxPrefixes     = 1 << 16 // entries of the prefix table
-	MaxHosts        = 1 << 16 // of the host table
+	MaxKernelHost   = 63        // bytes of a host name that the kernel looks up
+	MaxKernelPrefix = 128       // bytes of a target that the kernel matches
+	MaxPrefixes     = 1 << 16   // entries of the prefix table
+	MaxHosts        = 1<<16 - 1 // of the host table
 )
+
+// A host's id is at most the number of hosts, and 0 is none.
+const _ uint16 = MaxHosts
 
 // Kernel is the tables in which the kernel program looks up a request, in two steps:
 //

@@ -68,6 +68,8 @@ func TestStartRefused(t *testing.T) {
 		{"unknown level", right, []string{"router", "run", "-c", file, "--log-level", "loud"}, nil, usage, `loud`},
 		{"unknown command", right, []string{"juggle"}, nil, usage, `"juggle"`},
 		{"no such interface", replaced(n.front.Name, "eth99"), nil, nil, usage, `FILE:6:18: vips\[0\]\.interfaces\[0\]: "eth99" is not an interface of this host \(did you mean eth0\?\)`},
+		{"all ports are ephemeral", right, nil, []string{"unshare", "-n", "sh", "-c", `ip link add eth0 type veth && sysctl -qw net.ipv4.ip_local_port_range="1024 65535" && exec "$@"`, "sh"}, failure,
+			`choose ports for legs: /proc/sys/net/ipv4/ip_local_port_range is 1024 65535, which leaves at most 0 ports .* \(sysctl -w net\.ipv4\.ip_local_port_range="32768 60999"\)`},
 		{"state elsewhere than on a BPF file system", replaced(state, n.Dir()+"/state"), nil, nil, failure, `BPF file system`},
 		{"metrics port taken", replaced("9464", "9465"), nil, nil, failure, `metrics: .*address already in use`},
 		{"VIP's port taken", replaced(vip4, "10.9.9.9:81"), nil, nil, failure, `10\.9\.9\.9:81.*address already in use`},

@@ -102,6 +102,10 @@ func New(o Options) (_ *Router, err error) {
 	if r.mtu, err = checkHost(cfg); err != nil {
 		return nil, err
 	}
+	free, err := legs.FreePorts()
+	if err != nil {
+		return nil, err
+	}
 	r.dp, err = kernel.Open(kernel.Options{
 		State: cfg.Listen.State, Sessions: cfg.Limits.Sessions, Pending: cfg.Limits.Pending, Legs: r.queued,
 	})
@@ -109,10 +113,6 @@ func New(o Options) (_ *Router, err error) {
 		return nil, err
 	}
 	if err := r.clock(); err != nil {
-		return nil, err
-	}
-	free, err := legs.FreePorts()
-	if err != nil {
 		return nil, err
 	}
 	if r.wire, err = legs.OpenWire(r.dp); err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 )
 
 // ports allocates the source ports of legs between one local address and one surrogate. They are outside of the kernel's
@@ -17,31 +18,45 @@ type ports struct {
 
 const (
 	lowestPort  = 2048
-	defaultHigh = 32767 // the default ephemeral range starts at 32768
+	highestPort = 65535
+	fewestPorts = 1024 // as docs/router.md says
 )
+
+// ephemeralRange holds the first and the last port that the kernel gives to sockets of its own accord, for IPv6 too.
+const ephemeralRange = "/proc/sys/net/ipv4/ip_local_port_range"
 
 // PortRange is the ports from Low to High, inclusive.
 type PortRange struct{ Low, High uint16 }
 
 // FreePorts finds the widest range outside of the kernel's ephemeral ports.
 func FreePorts() (PortRange, error) {
-	const file = "/proc/sys/net/ipv4/ip_local_port_range"
-	text, err := os.ReadFile(file)
+	text, err := os.ReadFile(ephemeralRange)
 	if err != nil {
 		return PortRange{}, fmt.Errorf("choose ports for legs: %w", err)
 	}
-	var from, to int
-	if _, err := fmt.Sscan(string(text), &from, &to); err != nil {
-		return PortRange{}, fmt.Errorf("choose ports for legs: %s: %w", file, err)
-	}
-	free := PortRange{uint16(to + 1), 65535}
-	if below, above := from-lowestPort, 65535-to; below >= above {
-		free = PortRange{lowestPort, uint16(from - 1)}
-	}
-	if int(free.High)-int(free.Low) < 1024 {
-		return PortRange{}, fmt.Errorf("choose ports for legs: %s leaves fewer than 1024 ports free; narrow it", file)
+	free, err := freeBeside(string(text))
+	if err != nil {
+		// 32768 60999 is Linux's default
+		return PortRange{}, fmt.Errorf(`choose ports for legs: %s %w (sysctl -w net.ipv4.ip_local_port_range="32768 60999")`, ephemeralRange, err)
 	}
 	return free, nil
+}
+
+// freeBeside finds the widest range outside of the ephemeral ports, given as the kernel writes them.
+func freeBeside(ephemeral string) (PortRange, error) {
+	var from, to int
+	if n, err := fmt.Sscanf(ephemeral, "%d %d\n", &from, &to); n != 2 || err != nil || from < 0 || from > to || to > highestPort {
+		return PortRange{}, fmt.Errorf("is %q, which is not a first and a last port", strings.TrimSpace(ephemeral))
+	}
+	// as int: the port after the last one is none
+	low, high := lowestPort, from-1
+	if above := max(to+1, lowestPort); highestPort-above > high-low {
+		low, high = above, highestPort
+	}
+	if left := max(high-low+1, 0); left < fewestPorts {
+		return PortRange{}, fmt.Errorf("is %d %d, which leaves at most %d ports in a row from %d on, and %d are needed", from, to, left, lowestPort, fewestPorts)
+	}
+	return PortRange{uint16(low), uint16(high)}, nil
 }
 
 func newPorts(r PortRange) *ports {

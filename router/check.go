@@ -117,6 +117,11 @@ func smallestMTU(cfg *config.Config) (mtu int, missing []*config.Error) {
 				missing = append(missing, cfg.Places.Wrong(key, fmt.Sprintf("%q is not an interface of this host", name), document.Meant(name, interfaces())))
 				continue
 			}
+			if problem := tooSmall(dev.MTU); problem != "" {
+				key := document.Index(document.Index("vips", i)+".interfaces", j)
+				missing = append(missing, cfg.Places.Wrong(key, fmt.Sprintf("%s %s", name, problem), "ip link set "+name+" mtu 1500"))
+				continue
+			}
 			mtu = min(mtu, dev.MTU)
 		}
 	}
@@ -124,6 +129,15 @@ func smallestMTU(cfg *config.Config) (mtu int, missing []*config.Error) {
 		mtu = 1500
 	}
 	return mtu, missing
+}
+
+// tooSmall returns what is wrong with an MTU that leaves no room for a segment's payload: some kinds of interfaces allow any.
+func tooSmall(mtu int) string {
+	const least = 68 // of IPv4 (RFC 791, section 3.2)
+	if mtu >= least {
+		return ""
+	}
+	return fmt.Sprintf("has an MTU of %d, less than the %d of IPv4", mtu, least)
 }
 
 func interfaces() []string {

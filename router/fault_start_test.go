@@ -68,6 +68,8 @@ func TestStartRefused(t *testing.T) {
 		{"unknown level", right, []string{"router", "run", "-c", file, "--log-level", "loud"}, nil, usage, `loud`},
 		{"unknown command", right, []string{"juggle"}, nil, usage, `"juggle"`},
 		{"no such interface", replaced(n.front.Name, "eth99"), nil, nil, usage, `FILE:6:18: vips\[0\]\.interfaces\[0\]: "eth99" is not an interface of this host \(did you mean eth0\?\)`},
+		{"interface too small for IPv4", replaced(n.front.Name, "lo"), nil, []string{"unshare", "-n", "sh", "-c", `ip link set lo mtu 28 && exec "$@"`, "sh"}, usage,
+			`FILE:6:18: vips\[0\]\.interfaces\[0\]: lo has an MTU of 28, less than the 68 of IPv4 \(ip link set lo mtu 1500\)`},
 		{"all ports are ephemeral", right, nil, []string{"unshare", "-n", "sh", "-c", `ip link add eth0 type veth && sysctl -qw net.ipv4.ip_local_port_range="1024 65535" && exec "$@"`, "sh"}, failure,
 			`choose ports for legs: /proc/sys/net/ipv4/ip_local_port_range is 1024 65535, which leaves at most 0 ports .* \(sysctl -w net\.ipv4\.ip_local_port_range="32768 60999"\)`},
 		{"state elsewhere than on a BPF file system", replaced(state, n.Dir()+"/state"), nil, nil, failure, `BPF file system`},

@@ -2,6 +2,7 @@ package router
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 
 	kernel "baton/datapath/router"
@@ -39,5 +40,17 @@ pools:
 		if v := got.VIPs[netip.MustParseAddrPort(address)]; v.Hold != hold {
 			t.Errorf("%s holds requests: %v, want %v", address, v.Hold, hold)
 		}
+	}
+}
+
+// TestLeastMTU: on the smallest interface that is accepted, no segment size is more than what fits.
+func TestLeastMTU(t *testing.T) {
+	for mtu := -1; mtu < 1500; mtu++ {
+		if tooSmall(mtu) == "" && (mtu <= ipv6Headers || slices.ContainsFunc(mssClasses(mtu), func(mss uint16) bool { return mss > 1460 })) {
+			t.Errorf("an MTU of %d is accepted, with leg classes of %v", mtu, mssClasses(mtu))
+		}
+	}
+	if tooSmall(68) != "" || tooSmall(67) == "" {
+		t.Error("the least MTU is not 68")
 	}
 }

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 	"baton/document"
 	"baton/router/config"
 	"baton/router/fields"
+	"baton/router/legs"
 )
 
 // Check reports a configuration that exceeds the data path's tables, at start and at reload. The error is a *config.Error.
@@ -69,10 +71,11 @@ func checkEdits(cfg *config.Config) error {
 	return nil
 }
 
-// CheckHost reports what a start on this host would lack. The error is a *config.Error.
+// CheckHost reports what a start on this host would lack, a line each.
 func CheckHost(cfg *config.Config) error {
 	_, err := checkHost(cfg)
-	return err
+	_, noPorts := legs.FreePorts()
+	return errors.Join(err, noPorts)
 }
 
 // checkHost returns the smallest MTU of the interfaces where clients come in. It refuses interfaces and addresses that this host does

@@ -129,6 +129,21 @@ func TestStartRefused(t *testing.T) {
 	}
 }
 
+// TestCheckTellsOfPorts: a check says what a start would refuse.
+func TestCheckTellsOfPorts(t *testing.T) {
+	n := newNetwork(t)
+	r, path, err := n.prepare(fmt.Sprintf("vips: [{address: %q, interfaces: [lo], routes: [{pool: p}]}]\npools: {p: {surrogates: [{name: s, address: \"10.2.1.2:80\"}]}}\n", vip4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ports, refused := range map[string]bool{"1024 65535": true, "32768 60999": false} {
+		out, err := n.router.Exec(deadline(t), "unshare", "-n", "sh", "-c", `sysctl -qw net.ipv4.ip_local_port_range="$0" && exec "$@" 2>&1`, ports, path, "router", "check", "-c", r.file)
+		if told := strings.Contains(out, "ip_local_port_range is "+ports); err != nil || told != refused {
+			t.Errorf("%s: %q, %v", ports, out, err)
+		}
+	}
+}
+
 // TestFirstClients: who connects while a VIP comes into force is refused until it is ready, and spliced from then on. Its listener is there earlier.
 func TestFirstClients(t *testing.T) {
 	n := newNetwork(t)

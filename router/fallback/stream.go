@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -38,17 +39,34 @@ func (s *Server) checkRequest(r *http.Request) *Verdict {
 // stream bounds the waits of a request of HTTP/2 for its client, as a guard does for a connection of HTTP/1.1: a client may keep a
 // connection alive and not move one of its streams.
 type stream struct {
+	stall time.Duration
+	body  io.Closer // the request's
+
+	// control is nil once the handler ends: net/http then takes the ResponseWriter back for other requests, and its use would be a panic. The
+	// proxy's transport may still read the body, in a goroutine of its own, if the surrogate has answered before the body's end.
+	mu      sync.Mutex
 	control *http.ResponseController
-	stall   time.Duration
 }
 
 // newStream bounds the reads of the request's body.
 func newStream(w http.ResponseWriter, r *http.Request, stall time.Duration) *stream {
-	s := &stream{http.NewResponseController(w), stall}
+	s := &stream{stall: stall, body: r.Body, control: http.NewResponseController(w)}
 	if r.Body != http.NoBody {
 		r.Body = &streamBody{r.Body, s}
 	}
 	return s
+}
+
+// bound sets a deadline, or lifts it if the time is zero. Once the handler has ended it does nothing and reports false. It holds the lock
+// for no longer than net/http takes to note the deadline, never while the client is waited for.
+func (s *stream) bound(set func(*http.ResponseController, time.Time) error, t time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.control == nil {
+		return false
+	}
+	set(s.control, t) // fails only on a stream that has ended
+	return true
 }
 
 // writing bounds a write until the function that it returns is called. Deadlines of streams also hit ones that wait for nothing, so they
@@ -57,12 +75,18 @@ func (s *stream) writing() func() {
 	if s == nil {
 		return func() {}
 	}
-	s.control.SetWriteDeadline(time.Now().Add(s.stall)) // fails only on a stream that has ended
-	return func() { s.control.SetWriteDeadline(time.Time{}) }
+	s.bound((*http.ResponseController).SetWriteDeadline, time.Now().Add(s.stall))
+	return func() { s.bound((*http.ResponseController).SetWriteDeadline, time.Time{}) }
 }
 
-// end bounds what net/http has left to write.
-func (s *stream) end() { s.control.SetWriteDeadline(time.Now().Add(s.stall)) }
+// end bounds what net/http has left to write, and ends the reads of the body. The handler calls it last.
+func (s *stream) end() {
+	s.bound((*http.ResponseController).SetWriteDeadline, time.Now().Add(s.stall))
+	s.mu.Lock()
+	s.control = nil
+	s.mu.Unlock()
+	s.body.Close() // a read that waits for the client returns
+}
 
 type streamBody struct {
 	io.ReadCloser
@@ -70,7 +94,9 @@ type streamBody struct {
 }
 
 func (b *streamBody) Read(p []byte) (int, error) {
-	b.stream.control.SetReadDeadline(time.Now().Add(b.stream.stall))
-	defer b.stream.control.SetReadDeadline(time.Time{})
+	if !b.stream.bound((*http.ResponseController).SetReadDeadline, time.Now().Add(b.stream.stall)) {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	defer b.stream.bound((*http.ResponseController).SetReadDeadline, time.Time{})
 	return b.ReadCloser.Read(p)
 }

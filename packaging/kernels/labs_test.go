@@ -1,0 +1,46 @@
+package kernels
+
+import "time"
+
+// labs are tests of each part in networks, that judge by results and bear a machine that is 20 times slower: at most 25.
+var labs = []struct{ part, pkg, tests, shows string }{
+	{"router", "router", "^TestModes$", "handoff, redirect and proxy mode serve side by side, IPv4 and IPv6; upgrade (101); what handoff can only proxy"},
+	{"router", "router", "^TestTLS$", "TLS sessions go to surrogates by name and ALPN, spliced, IPv4 and IPv6"},
+	{"router", "router", "^TestQUIC$", "QUIC connections (v1, v2) go to surrogates by name, IPv4 and IPv6"},
+	{"router", "router", "^TestQUICRestart$", "QUIC connections outlive a restart of the router"},
+	{"router", "router", "^TestHTTP3$", "HTTP/3 by name with a real server"},
+	{"router", "router", "^TestReload$", "reload with live sessions: routes, pools, VIPs come and go; a bad file changes nothing"},
+	{"router", "router", "^TestKill$", "kill -9 and restart, twice, with live sessions (50 with -test.short, else 1000)"},
+	{"router", "router", "^TestUpgrade$", "end, and start of another version (baton-upgraded) with 50 live sessions"},
+	{"router", "router", "^TestCleanup$", "end and kill -9: cleanup ends what is left"},
+	{"router", "router", "^TestFirstClients$", "clients that connect while the router starts are spliced; control socket reload"},
+	{"router", "router", "^TestHeldRequests$", "pipelined requests are held and routed one by one"},
+	{"router", "router", "^TestUnitsPrivileges$", "the capabilities of the unit suffice"},
+	{"relay", "relay", "^TestEarlyFaults$/in_time_false", "early SYN, optimistic and connect-first, and each fault before SYN-ACK; flows work afterwards"},
+	{"relay", "relay", "^TestTwice$", "relays with plain and intercepting entries; a second one changes nothing"},
+	{"forwarder", "forwarder", "^TestStandalone$", "rules by ovs-ofctl; standalone without a controller"},
+	{"forwarder", "forwarder", "^TestKilled$", "kill -9 and restart with ovs-ofctl: packets pass, rules are kept"},
+	{"forwarder", "forwarder", "^TestPacketOut$", "packet-out by OpenFlow"},
+	{"balance", "balance", "^TestSpread$", "flows are spread over links, each datapath"},
+	{"balance", "balance", "^TestKilled$", "kill -9 of a balance with live flows"},
+	{"purge", "purge", "^TestMoved$", "stalled connections of a client that has moved are purged"},
+	{"get", "cmd/baton", "^TestGetSurrogates$", "baton get from three servers, which fail on the way"},
+	{"controller", "controller/network", "^TestLine$", "controller: topology and paths over forwarders and Open vSwitch"},
+	{"name server", "cmd/baton-cdn", "^TestNameserverInLab$", "nameserver as its unit runs it: answers by health"},
+	{"controller", "examples/handoff-openflow", "^TestHandoff$", "controller hands a session over in Open vSwitch and the forwarder; also with 1 % loss"},
+	{"anycast", "anycast", "^TestDrainMovesTheRoute$", "anycast: drain moves the route"},
+}
+
+// servers are the packages of Debian that the labs run.
+var servers = []string{
+	"apache2-bin", "bind9-dnsutils", "bird2", "caddy", "iperf3", "nginx", "openssl", "openvswitch-switch", "python3-minimal", "varnish",
+}
+
+// labSteps are the labs as steps, without what holds only where thousands of connections fit (-short).
+func labSteps() []step {
+	var all []step
+	for _, l := range labs {
+		all = append(all, step{name: l.pkg + " " + l.tests, part: l.part, shows: l.shows, pkg: l.pkg, tests: l.tests, bound: 10 * time.Minute})
+	}
+	return all
+}

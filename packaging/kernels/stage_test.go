@@ -1,0 +1,110 @@
+package kernels
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const (
+	sources = "../.."                  // the module, from here
+	results = sources + "/bin/kernels" // where stages and what passed are kept
+)
+
+// stage is a folder for a guest's /srv: the tree, with compiled tests in their packages' folders, and the programs.
+//
+//	tree/router/router.test …
+//	programs/baton, baton-cdn, baton-lab
+type stage struct {
+	dir    string
+	digest string // of everything in it: what passed with the same digest passes
+}
+
+var staging sync.Mutex
+
+// makeStage compiles what the steps need.
+func makeStage(t *testing.T, steps []step) stage {
+	t.Helper()
+	staging.Lock()
+	defer staging.Unlock()
+	s := stage{dir: t.TempDir()}
+	s.copyTree(t)
+	runGo(t, "build", "-trimpath", "-o", filepath.Join(s.dir, "programs")+"/", "./cmd/baton", "./cmd/baton-cdn", "./cmd/baton-lab")
+	done := map[string]bool{}
+	for _, p := range steps {
+		if p.pkg == "" || done[p.pkg] {
+			continue
+		}
+		done[p.pkg] = true
+		runGo(t, "test", "-c", "-trimpath", "-o", filepath.Join(s.dir, p.binary()), "./"+p.pkg)
+	}
+	s.digest = digestOf(t, s.dir)
+	return s
+}
+
+// runGo runs the go command at the root of the module, for programs that need no library of the machine that runs them.
+func runGo(t *testing.T, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = sources
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// copyTree copies the files of the tree that git knows.
+func (s stage) copyTree(t *testing.T) {
+	t.Helper()
+	script := `git ls-files -z | grep -zvE "^docs/(results|.*\.svg|.*\.cast)" | xargs -0 cp --parents -t "$0"`
+	tree := filepath.Join(s.dir, "tree")
+	if err := os.MkdirAll(tree, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", script, tree)
+	cmd.Dir = sources
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("copy the tree: %v\n%s", err, out)
+	}
+}
+
+func digestOf(t *testing.T, dir string) string {
+	t.Helper()
+	sum := sha256.New()
+	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		fmt.Fprintln(sum, strings.TrimPrefix(path, dir))
+		_, err = io.Copy(sum, f)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:16]
+}
+
+// quickKernels are those that the file quick names.
+func quickKernels(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("quick")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "#") })
+}

@@ -1,0 +1,88 @@
+package kernels
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"baton/lab/guest"
+)
+
+const page = sources + "/docs/kernels.md"
+
+const head = `# Kernels
+
+Which kernels Baton runs on is what this table shows: a run of ` + "`make kernels`" + ` (TestKernelMatrix) on the newest kernel of each series in
+Debian's archive, in virtual machines ([guests](lab.md#virtual-machines)). The oldest series here is the oldest that is supported.
+
+`
+
+// writeTable writes docs/kernels.md from the records of the kernels: a row each, a column for each part.
+func writeTable(t *testing.T, kernels []string, steps []step) {
+	t.Helper()
+	var parts []string
+	for _, p := range steps {
+		if !slices.Contains(parts, p.part) {
+			parts = append(parts, p.part)
+		}
+	}
+	var b strings.Builder
+	b.WriteString(head)
+	fmt.Fprintf(&b, "| Kernel | Date | %s |\n|---|---|%s\n", strings.Join(parts, " | "), strings.Repeat("---|", len(parts)))
+	var notes []string
+	for _, k := range kernels {
+		r := lastRecord(k)
+		if r == nil {
+			t.Errorf("%s has no record: run it first", guest.Series(k))
+			continue
+		}
+		fmt.Fprintf(&b, "| %s | %s |", k, r.Date)
+		for _, part := range parts {
+			cell, more := r.cell(part, steps)
+			fmt.Fprintf(&b, " %s |", cell)
+			for _, m := range more {
+				notes = append(notes, fmt.Sprintf("- %s, %s", guest.Series(k), m))
+			}
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\nA number is how many tests passed.\n\n## What each step shows\n\n| Part | Step | What it shows |\n|---|---|---|\n")
+	for _, p := range steps {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", p.part, p.name, p.shows)
+	}
+	if len(notes) > 0 {
+		fmt.Fprintf(&b, "\n## What did not pass, or was skipped\n\n%s\n", strings.Join(slices.Compact(notes), "\n"))
+	}
+	if err := os.WriteFile(page, []byte(b.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cell sums up a part's steps on a kernel, and tells what else there is to know.
+func (r *record) cell(part string, steps []step) (cell string, notes []string) {
+	passed, failed := 0, 0
+	for _, p := range steps {
+		if p.part != part {
+			continue
+		}
+		o, ok := r.Outcomes[p.name]
+		switch {
+		case !ok:
+			failed++
+			notes = append(notes, p.name+": not run")
+		case !o.Passed:
+			failed++
+			notes = append(notes, p.name+": failed: "+strings.Join(o.Failed, ", "))
+		}
+		passed += o.Tests - len(o.Failed)
+		for _, s := range o.Skipped {
+			notes = append(notes, p.name+": skipped: "+s)
+		}
+	}
+	if failed > 0 {
+		return fmt.Sprintf("**%d of its steps failed**", failed), notes
+	}
+	return fmt.Sprint(passed), notes
+}

@@ -19,8 +19,9 @@ import (
 
 // call is a call of the northbound: who may use it, and what it does.
 type call struct {
-	role Role
-	do   func(ctx context.Context, c *connection, params json.RawMessage) (any, error)
+	role  Role
+	lists bool // its answer may have megabytes
+	do    func(ctx context.Context, c *connection, params json.RawMessage) (any, error)
 }
 
 // unavailable is the answer for what the controller's modules have not given.
@@ -43,7 +44,7 @@ type none struct{}
 
 // strictly makes a call of a function with typed parameters. Fields that are not known are refused: they are a caller's mistake.
 func strictly[P, R any](role Role, f func(context.Context, *connection, P) (R, error)) call {
-	return call{role, func(ctx context.Context, c *connection, params json.RawMessage) (any, error) {
+	return call{role: role, do: func(ctx context.Context, c *connection, params json.RawMessage) (any, error) {
 		var p P
 		if len(params) == 0 {
 			params = json.RawMessage("{}")
@@ -58,6 +59,13 @@ func strictly[P, R any](role Role, f func(context.Context, *connection, P) (R, e
 		}
 		return f(ctx, c, p)
 	}}
+}
+
+// listing is a call whose answer has lists. Whoever reads may call it.
+func listing[P, R any](f func(context.Context, *connection, P) (R, error)) call {
+	c := strictly(Viewer, f)
+	c.lists = true
+	return c
 }
 
 // plain returns the text of an error in parameters without names of Go.
@@ -80,20 +88,20 @@ func cmpField(name string) string {
 // calls are the calls of a server by their method.
 func (s *Server) calls() map[string]call {
 	return map[string]call{
-		api.CallTopology: strictly(Viewer, reads("topology", s.source.Topology)),
-		api.CallSessions: strictly(Viewer, func(_ context.Context, _ *connection, p api.ControllerPage) ([]api.ControllerSession, error) {
+		api.CallTopology: listing(reads("topology", s.source.Topology)),
+		api.CallSessions: listing(func(_ context.Context, _ *connection, p api.ControllerPage) ([]api.ControllerSession, error) {
 			return s.sessions(p)
 		}),
-		api.CallHandoffs: strictly(Viewer, func(_ context.Context, _ *connection, p api.ControllerPage) ([]api.ControllerHandoff, error) {
+		api.CallHandoffs: listing(func(_ context.Context, _ *connection, p api.ControllerPage) ([]api.ControllerHandoff, error) {
 			return s.handoffs(p)
 		}),
-		api.CallSurrogates: strictly(Viewer, func(_ context.Context, _ *connection, p api.ControllerPage) ([]api.ControllerSurrogate, error) {
+		api.CallSurrogates: listing(func(_ context.Context, _ *connection, p api.ControllerPage) ([]api.ControllerSurrogate, error) {
 			return s.surrogates(p)
 		}),
-		api.CallDecisions: strictly(Viewer, func(_ context.Context, _ *connection, p api.ControllerPage) ([]api.RoutingDecision, error) {
+		api.CallDecisions: listing(func(_ context.Context, _ *connection, p api.ControllerPage) ([]api.RoutingDecision, error) {
 			return s.decisions(p)
 		}),
-		api.CallSubscribe:   strictly(Viewer, s.subscribe),
+		api.CallSubscribe:   listing(s.subscribe),
 		api.CallUnsubscribe: strictly(Viewer, s.unsubscribe),
 		api.CallHello:       strictly(Router, s.hello),
 		api.CallSetRequestSize: strictly(Router, func(ctx context.Context, c *connection, p api.ControllerRequestSize) (none, error) {

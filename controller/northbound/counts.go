@@ -70,6 +70,9 @@ func (s *Server) Counts() Counts {
 func (s *Server) Series(n *exporter.Numbers) {
 	now := s.Counts()
 	n.GaugeInt("northbound_connections", "WebSockets.", now.Connections)
+	held, waiting := s.budget.numbers()
+	n.GaugeInt("northbound_unread_bytes", "Bytes of answers and events that callers have not read yet.", int(held))
+	n.GaugeInt("northbound_waiting_calls", "Calls that wait until their answer may be made.", waiting)
 	n.Counter("northbound_cut_subscribers_total", "Subscribers cut off as they read events too slowly.", now.Cut)
 	n.Counter("northbound_events_total", "Events published to subscribers.", s.hub.published.Load())
 	n.Counter("northbound_unencodable_events_total", "Events that JSON cannot have: a bug.", s.hub.failed.Load())

@@ -1,6 +1,7 @@
 package northbound
 
 import (
+	"bytes"
 	"encoding/json"
 	"math/rand/v2"
 	"slices"
@@ -24,11 +25,17 @@ func FuzzMessage(f *testing.F) {
 	s := New(Config{Source: x.source(), Calls: x.modules(), Hub: x.hub})
 	f.Fuzz(func(t *testing.T, message []byte) {
 		c := &connection{server: s, who: Caller{Role: Operator}, sub: x.hub.join(func() {})}
+		c.holder = s.budget.join(&holder{queued: c.sub.bytes.Load})
+		defer s.budget.leave(c.holder)
 		defer x.hub.leave(c.sub)
-		requests, answer := s.parse(message)
+		requests, made := s.parse(message)
 		if requests != nil {
-			answer = s.handle(t.Context(), c, requests)
+			made = s.handle(t.Context(), c, requests)
+			if s.budget.held != made.bytes {
+				t.Fatalf("%q: %d bytes are held, of an answer of %d", message, s.budget.held, made.bytes)
+			}
 		}
+		answer := bytes.Join(made.parts, nil)
 		x.calls = nil
 		if len(answer) == 0 {
 			return

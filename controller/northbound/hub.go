@@ -22,13 +22,24 @@ type Hub struct {
 	// watching counts the subscribers of a topic; it is read without the lock.
 	watching map[api.ControllerTopic]*atomic.Int32
 
+	// unsent are the bytes of events that wait for at least one subscriber. After each event crowded is called, which may be nil and is
+	// set before the first subscriber joins.
+	unsent  atomic.Int64
+	crowded func()
+
 	published, cut, failed atomic.Uint64
+}
+
+// message is an event as it is sent. Its subscribers share it.
+type message struct {
+	text    []byte
+	readers atomic.Int32
 }
 
 // subscriber is one connection's queue. Its topics are guarded by the hub's lock.
 type subscriber struct {
 	topics map[api.ControllerTopic]bool
-	queue  chan []byte // whole messages
+	queue  chan *message
 	bytes  atomic.Int64
 	slow   func() // called, by a goroutine of its own, when the subscriber is cut off
 }
@@ -60,19 +71,30 @@ func (h *Hub) Publish(topic api.ControllerTopic, value any) {
 	if !h.Watched(topic) {
 		return
 	}
-	message, err := json.Marshal(notification{"2.0", api.EventMethod, event{topic, value}})
+	text, err := json.Marshal(notification{"2.0", api.EventMethod, event{topic, value}})
 	if err != nil {
 		h.failed.Add(1)
 		return
 	}
 	h.published.Add(1)
+	h.distribute(topic, text)
+	if h.crowded != nil {
+		h.crowded()
+	}
+}
+
+func (h *Hub) distribute(topic api.ControllerTopic, text []byte) {
+	m := &message{text: text}
+	m.readers.Add(1) // until all have it
+	h.unsent.Add(int64(len(text)))
+	defer h.release(m)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range h.subs {
 		if !s.topics[topic] {
 			continue
 		}
-		if !s.take(message) {
+		if !s.take(m) {
 			h.cut.Add(1)
 			h.drop(s)
 			go s.slow()
@@ -81,15 +103,30 @@ func (h *Hub) Publish(topic api.ControllerTopic, value any) {
 }
 
 // take queues a message, and reports whether there was room for it.
-func (s *subscriber) take(message []byte) bool {
-	if s.bytes.Add(int64(len(message))) > subscriberBytes {
-		return false
+func (s *subscriber) take(m *message) bool {
+	bytes := int64(len(m.text))
+	if s.bytes.Add(bytes) <= subscriberBytes {
+		m.readers.Add(1)
+		select {
+		case s.queue <- m:
+			return true
+		default:
+			m.readers.Add(-1)
+		}
 	}
-	select {
-	case s.queue <- message:
-		return true
-	default:
-		return false
+	s.bytes.Add(-bytes)
+	return false
+}
+
+// sent says that a message does not wait for a subscriber any more.
+func (h *Hub) sent(s *subscriber, m *message) {
+	s.bytes.Add(-int64(len(m.text)))
+	h.release(m)
+}
+
+func (h *Hub) release(m *message) {
+	if m.readers.Add(-1) == 0 {
+		h.unsent.Add(-int64(len(m.text)))
 	}
 }
 
@@ -105,17 +142,26 @@ type event struct {
 }
 
 func (h *Hub) join(slow func()) *subscriber {
-	s := &subscriber{topics: map[api.ControllerTopic]bool{}, queue: make(chan []byte, subscriberQueue), slow: slow}
+	s := &subscriber{topics: map[api.ControllerTopic]bool{}, queue: make(chan *message, subscriberQueue), slow: slow}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.subs[s] = struct{}{}
 	return s
 }
 
+// leave forgets a subscriber and what waits for it.
 func (h *Hub) leave(s *subscriber) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.drop(s)
+	h.mu.Unlock()
+	for {
+		select {
+		case m := <-s.queue:
+			h.sent(s, m)
+		default:
+			return
+		}
+	}
 }
 
 // drop forgets a subscriber. It does nothing for one that is not known any more.

@@ -13,13 +13,12 @@ import (
 // mostItems bounds a page, and what a subscription of a list begins with.
 const mostItems = 1000
 
-// page returns the items of a list after the given one. The list is in the order of compare, and item is the one that after names: it
+// page returns the items of a list after the given one. The list is a copy, and is sorted; it is in the order of compare, and item is the one that after names: it
 // need not exist any more.
 func page[T any](list []T, p api.ControllerPage, parse func(after string) (T, bool), compare func(a, b T) int) ([]T, error) {
 	if p.Limit < 0 || p.Limit > mostItems {
 		return nil, invalid("limit", "is from 1 to %d", mostItems)
 	}
-	list = slices.Clone(list)
 	slices.SortStableFunc(list, compare)
 	if p.After != "" {
 		item, ok := parse(p.After)

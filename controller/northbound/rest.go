@@ -1,10 +1,14 @@
 package northbound
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
+	"slices"
+	"time"
 
 	"github.com/creachadair/jrpc2"
 	"github.com/danielgtaylor/huma/v2"
@@ -102,21 +106,12 @@ func get[In, Out any](a huma.API, name, summary string, f func(context.Context, 
 
 // restCaller answers those who may not call, and counts.
 func (s *Server) restCaller(a huma.API) func(huma.Context, func(huma.Context)) {
-	slots := make(chan struct{}, s.limits.InFlight)
+	slots := make(chan struct{}, s.limits.InFlight) // of calls that wait or run: not of answers that are written
 	return func(ctx huma.Context, next func(huma.Context)) {
 		op := ctx.Operation()
 		name, _ := op.Metadata[metaCall].(string)
 		need, _ := op.Metadata[metaRole].(Role)
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-		default:
-			s.counts.call(name, api.ControllerTooMany)
-			ctx.SetHeader("Retry-After", "1")
-			_ = huma.WriteErr(a, ctx, http.StatusTooManyRequests, "too many requests at the same time")
-			return
-		}
-		r, _ := humago.Unwrap(ctx)
+		r, w := humago.Unwrap(ctx)
 		who, err := s.identify(r)
 		if err != nil {
 			ctx.SetHeader("WWW-Authenticate", `Bearer realm="baton"`)
@@ -130,8 +125,62 @@ func (s *Server) restCaller(a huma.API) func(huma.Context, func(huma.Context)) {
 			_ = huma.WriteErr(a, ctx, http.StatusForbidden, err.Error())
 			return
 		}
-		next(huma.WithValue(ctx, callerKey{}, who))
+		h := s.budget.join(&holder{queued: func() int64 { return 0 }, end: func() { s.cutUnread(who); hangUp(r) }})
+		defer s.budget.leave(h)
+		answer := &made{operation: huma.WithValue(ctx, callerKey{}, who)}
+		select {
+		case slots <- struct{}{}:
+			err = s.make(r.Context(), h, op.Method == http.MethodGet, answer, next, func() { <-slots })
+		default:
+			err = errors.New("too many requests at the same time")
+		}
+		if err != nil {
+			s.counts.call(name, api.ControllerTooMany)
+			ctx.SetHeader("Retry-After", "1")
+			_ = huma.WriteErr(a, ctx, http.StatusTooManyRequests, err.Error())
+			return
+		}
 		s.counts.call(name, codeOf(ctx.Status()))
+		s.send(w, h, answer.body.Bytes())
+	}
+}
+
+// made is an answer that is not written yet.
+type made struct {
+	operation
+	body bytes.Buffer
+}
+
+// operation is the library's context under another name: as a field it would hide its method.
+type operation = huma.Context
+
+func (m *made) BodyWriter() io.Writer { return &m.body }
+
+// Unwrap is what the library looks for.
+func (m *made) Unwrap() huma.Context { return m.operation }
+
+// make has an answer made when there is room for it, and calls done when it is.
+func (s *Server) make(ctx context.Context, h *holder, lists bool, answer *made, next func(huma.Context), done func()) error {
+	defer done()
+	if err := s.budget.enter(ctx, h, lists, false); err != nil {
+		return err
+	}
+	defer func() { s.budget.made(h, lists, int64(answer.body.Len())) }()
+	next(answer)
+	return nil
+}
+
+// send writes an answer in parts, each of which has the time of a write.
+func (s *Server) send(w http.ResponseWriter, h *holder, text []byte) {
+	deadline := http.NewResponseController(w)
+	h.begins()
+	defer h.ends()
+	for piece := range slices.Chunk(text, part) {
+		h.writes()
+		_ = deadline.SetWriteDeadline(time.Now().Add(s.limits.Write)) // a recorder of tests has none
+		if _, err := w.Write(piece); err != nil {
+			return
+		}
 	}
 }
 

@@ -11,9 +11,11 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/net/netutil"
+	"golang.org/x/sys/unix"
 
 	"baton/api"
 )
@@ -22,12 +24,17 @@ import (
 type Limits struct {
 	Message     int64         // bytes of a message or a body; default 64 KiB
 	Batch       int           // calls of a batch; default 100
-	InFlight    int           // messages of a connection that are answered at the same time; default 64
+	InFlight    int           // messages of a connection that are answered at the same time; default 64. Together they have at most Message bytes
+	ListCalls   int           // those of them that ask for lists; default 4
+	Lists       int           // lists of all callers that are copied and encoded at the same time; default 2
+	Answer      int64         // bytes of a connection's answers that wait to be read before the next is made; default 16 MiB: what package rpc reads as one
+	Answers     int64         // those of all callers, with events; default 64 MiB
+	Stall       time.Duration // while Answers are used up, a caller that has read nothing for as long is cut off; default 0.5 s
 	Rate        int           // messages of a connection a second; default 20,000: twice what a busy request router sends
 	Connections int           // WebSockets; default 1,000
 	Sockets     int           // TCP connections; default 2,000
 	Call        time.Duration // of a call; default 5 s
-	Write       time.Duration // of a message to a caller that does not read; default 10 s
+	Write       time.Duration // of a part of a message to a caller that does not read; default 10 s
 	Ping        time.Duration // between pings; a caller that does not answer within it is gone; default 15 s
 }
 
@@ -35,6 +42,11 @@ func (l Limits) withDefaults() Limits {
 	defaults(&l.Message, 64<<10)
 	defaults(&l.Batch, 100)
 	defaults(&l.InFlight, 64)
+	defaults(&l.ListCalls, 4)
+	defaults(&l.Lists, 2)
+	defaults(&l.Answer, 16<<20)
+	defaults(&l.Answers, 64<<20)
+	defaults(&l.Stall, 500*time.Millisecond)
 	defaults(&l.Rate, 20_000)
 	defaults(&l.Connections, 1000)
 	defaults(&l.Sockets, 2000)
@@ -83,6 +95,7 @@ type Server struct {
 	methods map[string]call
 	handler http.Handler
 	counts  counts
+	budget  *budget
 
 	mu     sync.Mutex
 	open   map[*connection]struct{}
@@ -103,6 +116,8 @@ func New(c Config) *Server {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.budget = newBudget(s.limits, s.hub.unsent.Load)
+	s.hub.crowded = s.budget.relieve
 	s.SetAccess(c.Access)
 	s.methods = s.calls()
 	s.handler = s.routes()
@@ -174,7 +189,7 @@ func (s *Server) Handler() http.Handler { return s.handler }
 // Serve serves a listener until the context ends, with TLS unless its configuration is nil, and closes the listener and every
 // connection.
 func (s *Server) Serve(ctx context.Context, l net.Listener, encrypted *tls.Config) error {
-	l = netutil.LimitListener(l, s.limits.Sockets)
+	l = netutil.LimitListener(shallow{l}, s.limits.Sockets)
 	if encrypted != nil {
 		s.SetTLS(encrypted)
 		current := func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.tls.Load(), nil }
@@ -205,6 +220,20 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, encrypted *tls.Confi
 		return nil
 	}
 	return err
+}
+
+// shallow is a listener whose connections have the kernel keep little that it cannot send yet: those bytes of callers that do not read
+// are the budget's. The default is up to 4 MB for each caller. What is on its way to a caller that reads is not limited.
+type shallow struct{ net.Listener }
+
+func (l shallow) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if tcp, ok := c.(syscall.Conn); ok && err == nil {
+		if raw, err := tcp.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsent) })
+		}
+	}
+	return c, err
 }
 
 // Close ends all WebSockets, and waits for them. It admits no more. Peers have a second to answer.

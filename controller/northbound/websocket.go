@@ -3,7 +3,6 @@ package northbound
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/creachadair/jrpc2"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"baton/api"
@@ -25,14 +25,22 @@ const (
 	closeAccess = websocket.StatusPolicyViolation
 )
 
+// parsed is about what a call has in memory, in bytes, besides its text.
+const parsed = 512
+
 // connection is a caller's WebSocket.
 type connection struct {
 	server  *Server
 	socket  *websocket.Conn
 	request *http.Request // the handshake: who it is
 	limiter *rate.Limiter
-	slots   chan struct{} // messages that are answered
 	sub     *subscriber
+	holder  *holder
+
+	// What bounds messages that are answered: their number, their bytes, and how many ask for lists.
+	slots, unanswered, lists *semaphore.Weighted
+
+	writes sync.Mutex // held for a message
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -98,10 +106,12 @@ func (s *Server) admit(r *http.Request, who Caller) *connection {
 	who.Connection = s.number
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context())) // that of the request ends at the hijacking
 	c := &connection{
-		server: s, request: r, who: who, ctx: ctx, cancel: cancel, slots: make(chan struct{}, s.limits.InFlight),
-		limiter: rate.NewLimiter(rate.Limit(s.limits.Rate), s.limits.Rate), closed: make(chan struct{}),
+		server: s, request: r, who: who, ctx: ctx, cancel: cancel, closed: make(chan struct{}),
+		limiter: rate.NewLimiter(rate.Limit(s.limits.Rate), s.limits.Rate), slots: semaphore.NewWeighted(int64(s.limits.InFlight)),
+		unanswered: semaphore.NewWeighted(s.limits.Message), lists: semaphore.NewWeighted(int64(s.limits.ListCalls)),
 	}
 	c.sub = s.hub.join(c.cutOff)
+	c.holder = s.budget.join(&holder{queued: c.sub.bytes.Load, end: c.unread})
 	s.open[c] = struct{}{}
 	s.ended.Add(1)
 	return c
@@ -110,9 +120,8 @@ func (s *Server) admit(r *http.Request, who Caller) *connection {
 func (s *Server) gone(c *connection) {
 	c.cancel()
 	s.hub.leave(c.sub)
-	for range s.limits.InFlight {
-		c.slots <- struct{}{} // the calls have ended
-	}
+	_ = c.slots.Acquire(context.Background(), int64(s.limits.InFlight)) // the calls have ended
+	s.budget.leave(c.holder)
 	s.mu.Lock()
 	delete(s.open, c)
 	s.mu.Unlock()
@@ -163,7 +172,12 @@ type rawKey struct{}
 // kill ends the connection at once. The library, once it closes, waits five seconds for a peer that does not answer, whatever it is told.
 func (c *connection) kill() {
 	c.cancel()
-	raw, _ := c.request.Context().Value(rawKey{}).(net.Conn)
+	hangUp(c.request)
+}
+
+// hangUp closes a request's TCP connection.
+func hangUp(r *http.Request) {
+	raw, _ := r.Context().Value(rawKey{}).(net.Conn)
 	if encrypted, ok := raw.(*tls.Conn); ok {
 		raw = encrypted.NetConn() // without the farewell, which would wait as well
 	}
@@ -172,14 +186,14 @@ func (c *connection) kill() {
 	}
 }
 
-// serve reads messages until the connection ends. A message waits for one of the slots: a caller who sends more than is answered is
-// not read from.
+// serve reads messages until the connection ends. A message waits until the connection may have one more answered: a caller who sends
+// more than is answered is not read from.
 func (c *connection) serve() {
 	c.socket.SetReadLimit(c.server.limits.Message)
 	go c.events()
 	go c.pings()
 	for {
-		kind, message, err := c.socket.Read(c.ctx)
+		kind, text, err := c.socket.Read(c.ctx)
 		if err != nil {
 			return
 		}
@@ -190,125 +204,57 @@ func (c *connection) serve() {
 		if err := c.limiter.Wait(c.ctx); err != nil {
 			return
 		}
-		select {
-		case c.slots <- struct{}{}:
-		case <-c.ctx.Done():
+		requests, refusal := c.server.parse(text)
+		done, err := c.reserve(len(text)+parsed*len(requests), slices.ContainsFunc(requests, c.server.lists))
+		if err != nil {
 			return
 		}
 		go func() {
-			defer func() { <-c.slots }()
-			c.answer(message)
+			defer done()
+			c.answer(requests, refusal)
 		}()
 	}
 }
 
-// response is an answer to a call. An id of null belongs to what was not read as a call.
-type response struct {
-	Version string          `json:"jsonrpc"`
-	ID      json.RawMessage `json:"id"`
-	Result  json.RawMessage `json:"result,omitempty"`
-	Error   *jrpc2.Error    `json:"error,omitempty"`
+// reserve waits until one more message may be answered. The function that it returns is called when it has been.
+func (c *connection) reserve(size int, lists bool) (done func(), err error) {
+	type taken struct {
+		of *semaphore.Weighted
+		n  int64
+	}
+	all := []taken{{c.slots, 1}, {c.unanswered, min(int64(size), c.server.limits.Message)}}
+	if lists {
+		all = append(all, taken{c.lists, 1})
+	}
+	for i, t := range all {
+		if err := t.of.Acquire(c.ctx, t.n); err != nil {
+			for _, t := range all[:i] {
+				t.of.Release(t.n)
+			}
+			return nil, err
+		}
+	}
+	return func() {
+		for _, t := range all {
+			t.of.Release(t.n)
+		}
+	}, nil
 }
 
 // answer carries out a message's calls, one after another, and sends the results.
-func (c *connection) answer(message []byte) {
-	requests, refusal := c.server.parse(message)
+func (c *connection) answer(requests []*jrpc2.ParsedRequest, refusal *reply) {
 	if slices.ContainsFunc(requests, func(r *jrpc2.ParsedRequest) bool { return r.Method == api.CallSubscribe }) {
 		c.order.RLock()
 		defer c.order.RUnlock()
 	}
-	reply := refusal
+	answer := refusal
 	if requests != nil {
-		reply = c.server.handle(c.ctx, c, requests)
+		answer = c.server.handle(c.ctx, c, requests)
+		defer func() { c.server.budget.taken(c.holder, answer.bytes) }()
 	}
-	if len(reply) > 0 && c.write(reply) != nil {
+	if answer.bytes > 0 && c.write(answer.parts) != nil {
 		c.cancel()
 	}
-}
-
-// parse returns a message's requests, or the answer to what has none.
-func (s *Server) parse(message []byte) (requests []*jrpc2.ParsedRequest, refusal []byte) {
-	requests, err := jrpc2.ParseRequests(message)
-	var refused *jrpc2.Error
-	switch {
-	case err != nil:
-		refused = &jrpc2.Error{Code: jrpc2.ParseError, Message: "this is not JSON"}
-	case len(requests) == 0:
-		refused = &jrpc2.Error{Code: jrpc2.InvalidRequest, Message: "a batch without calls"}
-	case len(requests) > s.limits.Batch:
-		refused = jrpc2.Errorf(jrpc2.InvalidRequest, "a batch has at most %d calls", s.limits.Batch)
-	default:
-		return requests, nil
-	}
-	s.counts.call("unknown", refused.Code)
-	return nil, encode(failed("", refused))
-}
-
-// handle returns the answer to requests, or nothing if all are notifications.
-func (s *Server) handle(ctx context.Context, c *connection, requests []*jrpc2.ParsedRequest) []byte {
-	answers := make([]response, 0, len(requests))
-	for _, r := range requests {
-		if a, ok := s.one(ctx, c, r); ok {
-			answers = append(answers, a)
-		}
-	}
-	switch {
-	case len(answers) == 0:
-		return nil
-	case !requests[0].Batch:
-		return encode(answers[0])
-	}
-	return encode(answers)
-}
-
-// one carries out one call. There is no answer to a notification.
-func (s *Server) one(ctx context.Context, c *connection, r *jrpc2.ParsedRequest) (response, bool) {
-	switch {
-	case r.Error != nil:
-		s.counts.call("unknown", r.Error.Code)
-		wrong := *r.Error
-		if wrong.Code == jrpc2.ParseError {
-			wrong.Code = jrpc2.InvalidRequest // it is JSON, and no request
-		}
-		return failed(r.ID, &wrong), true
-	case r.Method == "":
-		s.counts.call("unknown", jrpc2.InvalidRequest)
-		return failed(r.ID, &jrpc2.Error{Code: jrpc2.InvalidRequest, Message: "no method"}), true
-	}
-	result, err := s.call(ctx, c, r.Method, r.Params)
-	if r.ID == "" {
-		return response{}, false
-	}
-	var text []byte
-	if err == nil {
-		text, err = json.Marshal(result)
-	}
-	if err != nil {
-		return failed(r.ID, rpcError(err)), true
-	}
-	return response{Version: jrpc2.Version, ID: json.RawMessage(r.ID), Result: text}, true
-}
-
-func failed(id string, err *jrpc2.Error) response {
-	if id == "" {
-		id = "null"
-	}
-	return response{Version: jrpc2.Version, ID: json.RawMessage(id), Error: err}
-}
-
-// encode writes an answer. What is not JSON in it is a mistake of ours, and told as such.
-func encode(v any) []byte {
-	out, err := json.Marshal(v)
-	if err != nil {
-		return []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"internal error"}}`)
-	}
-	return out
-}
-
-func (c *connection) write(message []byte) error {
-	ctx, cancel := context.WithTimeout(c.ctx, c.server.limits.Write)
-	defer cancel()
-	return c.socket.Write(ctx, websocket.MessageText, message)
 }
 
 // events sends events.
@@ -319,9 +265,10 @@ func (c *connection) events() {
 			return
 		case <-c.ctx.Done():
 			return
-		case message := <-c.sub.queue:
-			c.sub.bytes.Add(-int64(len(message)))
-			if !c.event(message) {
+		case m := <-c.sub.queue:
+			ok := c.event(m.text)
+			c.server.hub.sent(c.sub, m)
+			if !ok {
 				c.cancel()
 				return
 			}
@@ -329,14 +276,14 @@ func (c *connection) events() {
 	}
 }
 
-func (c *connection) event(message []byte) bool {
+func (c *connection) event(text []byte) bool {
 	c.order.Lock()
 	defer c.order.Unlock()
 	select {
 	case <-c.closed:
 		return true
 	default:
-		return c.write(message) == nil
+		return c.write([][]byte{text}) == nil
 	}
 }
 
@@ -344,6 +291,12 @@ func (c *connection) cutOff() {
 	who := c.caller()
 	c.server.log.Warn("a subscriber was cut off: it reads events too slowly", "caller", who.Name, "from", who.Remote)
 	c.end(closeSlow, "events were not read fast enough")
+}
+
+// unread ends the connection of a caller that does not read.
+func (c *connection) unread() {
+	c.server.cutUnread(c.caller())
+	c.kill()
 }
 
 // pings notices a caller that has vanished.

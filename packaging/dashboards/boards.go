@@ -247,6 +247,7 @@ var controller = board{"controller", "Baton / Controller", []row{
 		graph("Calls", "reqps", rate("baton_controller_northbound_calls_total", "method, result"), "{{method}} {{result}}"),
 		graph("Connections", "short", of("baton_controller_northbound_connections", "instance"), "{{instance}}"),
 		graph("Events", "reqps", rate("baton_controller_northbound_events_total", "instance"), "{{instance}}"),
+		graph("Not read yet", "bytes", of("baton_controller_northbound_unread_bytes", "instance"), "{{instance}}"),
 	}},
 	process("controller"),
 }}

@@ -14,6 +14,7 @@ import (
 	"baton/anycast/exchange/exchangetest"
 	"baton/api"
 	"baton/lab"
+	"baton/lab/build"
 )
 
 // fabric is a forwarder with two clients and two sites, which reach the planner beside it by links of their own:
@@ -82,7 +83,7 @@ func newFabric(t *testing.T) *fabric {
 
 func (f *fabric) startForwarder() {
 	f.t.Helper()
-	path, err := program()
+	path, err := build.Program("baton")
 	if err != nil {
 		f.t.Fatal(err)
 	}

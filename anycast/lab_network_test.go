@@ -6,16 +6,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"baton/anycast/exchange/exchangetest"
 	"baton/api"
 	"baton/lab"
+	"baton/lab/build"
 	"baton/lab/peers"
 )
 
@@ -193,7 +192,7 @@ func (s *site) start(more string) {
 // baton runs baton anycast with a configuration.
 func (n *network) baton(h *lab.Host, name, file, config string) *lab.Process {
 	n.t.Helper()
-	path, err := program()
+	path, err := build.Program("baton")
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -217,27 +216,6 @@ func (n *network) baton(h *lab.Host, name, file, config string) *lab.Process {
 	})
 	return p
 }
-
-// program builds baton once for the test binary; see baton/relay's tests for why it has no name.
-var program = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "baton-test-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, "baton")
-	if out, err := exec.Command("go", "build", "-o", file, "baton/cmd/baton").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build baton: %w\n%s", err, out)
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	unnamed = f
-	return fmt.Sprintf("/proc/self/fd/%d", f.Fd()), nil
-})
-
-var unnamed *os.File // keeps the program's descriptor from being collected
 
 // answers waits until a site answers the client.
 func (n *network) answers(want string) {

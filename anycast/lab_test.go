@@ -12,6 +12,7 @@ import (
 
 	"baton/api"
 	"baton/lab"
+	"baton/lab/build"
 )
 
 // two starts two sites, of which the first is preferred by its router as long as both announce alike: the second prepends.
@@ -101,7 +102,7 @@ func TestProcessesEnd(t *testing.T) {
 		t.Fatalf("a ends: %v\n%s", err, a.Log())
 	}
 	// Without a successor the command takes it away, once the process does not run.
-	path, err := program()
+	path, err := build.Program("baton")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,44 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
-	"testing"
 
 	"baton/api"
 	"baton/lab"
+	"baton/lab/build"
 )
-
-var built struct {
-	sync.Once
-	path string
-	err  error
-}
-
-// program builds baton, once.
-func program() (string, error) {
-	built.Do(func() {
-		var dir string
-		if dir, built.err = os.MkdirTemp("", "baton-balance-"); built.err != nil {
-			return
-		}
-		built.path = filepath.Join(dir, "baton")
-		if out, err := exec.Command("go", "build", "-p", "1", "-o", built.path, "baton/cmd/baton").CombinedOutput(); err != nil {
-			built.err = fmt.Errorf("build baton: %w\n%s", err, out)
-		}
-	})
-	return built.path, built.err
-}
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if built.path != "" {
-		os.RemoveAll(filepath.Dir(built.path))
-	}
-	os.Exit(code)
-}
 
 // running is a started `baton balance`.
 type running struct {
@@ -73,7 +42,7 @@ func (n *network) start(config string) *running {
 
 func (n *network) begin(config string) *running {
 	n.t.Helper()
-	path, err := program()
+	path, err := build.Program("baton")
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -107,7 +76,7 @@ func (n *network) environment() []string {
 
 // baton runs a command of the program on the host.
 func (n *network) baton(args ...string) (string, error) {
-	path, err := program()
+	path, err := build.Program("baton")
 	if err != nil {
 		n.t.Fatal(err)
 	}

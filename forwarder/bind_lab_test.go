@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"baton/lab"
+	"baton/lab/build"
 	of "baton/openflow"
 	"baton/openflow/channel"
 	"baton/packet"
@@ -249,7 +250,7 @@ func exchange(c net.Conn, line string) (string, error) {
 // trace is what baton forwarder trace says.
 func (l *linked) trace(in, fields string) string {
 	l.t.Helper()
-	path, err := program()
+	path, err := build.Program("baton")
 	l.must(err)
 	return l.must2(l.exec(path, "forwarder", "trace", "--control", l.path("forwarder.sock"), "--in-port", in, fields))
 }
@@ -436,7 +437,7 @@ func TestBoundLinkGone(t *testing.T) {
 // status is what baton forwarder status says.
 func (l *linked) status() string {
 	l.t.Helper()
-	path, err := program()
+	path, err := build.Program("baton")
 	l.must(err)
 	return l.must2(l.exec(path, "forwarder", "status", "--control", l.path("forwarder.sock")))
 }

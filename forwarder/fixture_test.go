@@ -7,46 +7,22 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"baton/lab"
+	"baton/lab/build"
 	of "baton/openflow"
 	"baton/openflow/channel"
 )
 
 // patience bounds what a test waits for that should take milliseconds: machines that run tests are busy.
 const patience = 20 * time.Second
-
-// program builds baton once for all tests.
-var program = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(built, "baton")
-	if out, err := exec.Command("go", "build", "-p", "1", "-o", path, "baton/cmd/baton").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build baton: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
-var built string // the folder of the program
-
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		var err error
-		if built, err = os.MkdirTemp("", "baton-forwarder-"); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(built)
-		return m.Run()
-	}())
-}
 
 // stage is a forwarder and hosts h1, h2, … at its ports 1, 2, …, of the addresses 10.7.0.1, 10.7.0.2, … IPv4 alone, and no host asks
 // for another's MAC: every packet is the test's.
@@ -186,7 +162,7 @@ func (s *stage) launch() *lab.Process { return s.command("run") }
 // command starts a command of the forwarder's.
 func (s *stage) command(verb string) *lab.Process {
 	s.t.Helper()
-	path, err := program()
+	path, err := build.Program("baton")
 	s.must(err)
 	p, err := s.node.Start(lab.Program{Path: path, Args: []string{"forwarder", verb, "-c", s.file}, Name: "forwarder"})
 	s.must(err)

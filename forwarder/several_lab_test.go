@@ -16,6 +16,7 @@ import (
 
 	"baton/api"
 	"baton/lab"
+	"baton/lab/build"
 	of "baton/openflow"
 	"baton/openflow/channel"
 )
@@ -48,7 +49,7 @@ func newLine(t *testing.T, n int) *line {
 	s.left.Neighbour(a.A, "10.7.0.2", b.A.MAC)
 	s.right.Neighbour(b.A, "10.7.0.1", a.A.MAC)
 	t.Cleanup(func() {
-		path, err := program()
+		path, err := build.Program("baton")
 		must(t, err)
 		_ = s.process.Kill()
 		// The test's context has ended.
@@ -92,7 +93,7 @@ func (s *line) write(list ...int) {
 
 func (s *line) run() {
 	s.t.Helper()
-	path, err := program()
+	path, err := build.Program("baton")
 	must(s.t, err)
 	s.process, err = s.node.Start(lab.Program{Path: path, Args: []string{"forwarder", "run", "-c", s.file}, Name: "forwarders"})
 	must(s.t, err)
@@ -145,7 +146,7 @@ func (s *line) transfer() {
 
 func (s *line) baton(args ...string) string {
 	s.t.Helper()
-	path, err := program()
+	path, err := build.Program("baton")
 	must(s.t, err)
 	out, err := s.node.Exec(s.within(), path, append([]string{"forwarder"}, args...)...)
 	must(s.t, err)
@@ -242,7 +243,7 @@ func TestForwardersReload(t *testing.T) {
 	s.fill(3)
 	must(t, s.ping())
 	must(t, os.WriteFile(s.file, []byte(strings.Replace(s.configured(1, 2, 3), "datapath_id: 2", "datapath_id: 7", 1)), 0o600))
-	path, err := program()
+	path, err := build.Program("baton")
 	must(t, err)
 	if err := s.exec(s.node, path, "forwarder", "reload", "-c", s.file); lab.ExitCode(err) != 2 ||
 		!strings.Contains(err.Error(), "datapath_id of datapath "+s.datapath(2)) {
@@ -273,7 +274,7 @@ func TestForwardersFailTogether(t *testing.T) {
 	must(t, err)
 	defer ln.Close()
 	must(t, os.WriteFile(s.file, []byte(strings.Replace(s.configured(upTo(3)...), "unix:"+s.endpoint(3), "tcp:127.0.0.1:6653", 1)), 0o600))
-	path, err := program()
+	path, err := build.Program("baton")
 	must(t, err)
 	s.process, err = s.node.Start(lab.Program{Path: path, Args: []string{"forwarder", "run", "-c", s.file}, Name: "forwarders"})
 	must(t, err)

@@ -9,10 +9,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -20,6 +18,7 @@ import (
 
 	"baton/api"
 	"baton/lab"
+	"baton/lab/build"
 	"baton/lab/peers"
 )
 
@@ -94,35 +93,6 @@ func (n *network) nft(h *lab.Host, rules string) {
 	}
 }
 
-var built struct {
-	sync.Once
-	path string
-	err  error
-}
-
-// program builds baton, once.
-func program() (string, error) {
-	built.Do(func() {
-		var dir string
-		if dir, built.err = os.MkdirTemp("", "baton-purge-"); built.err != nil {
-			return
-		}
-		built.path = filepath.Join(dir, "baton")
-		if out, err := exec.Command("go", "build", "-p", "1", "-o", built.path, "baton/cmd/baton").CombinedOutput(); err != nil {
-			built.err = fmt.Errorf("build baton: %w\n%s", err, out)
-		}
-	})
-	return built.path, built.err
-}
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if built.path != "" {
-		os.RemoveAll(filepath.Dir(built.path))
-	}
-	os.Exit(code)
-}
-
 // running is a started `baton purge`.
 type running struct {
 	*lab.Process
@@ -134,7 +104,7 @@ type running struct {
 // purge runs `baton purge` on a host with this configuration, less its control key, and returns when it is ready.
 func (n *network) purge(h *lab.Host, config string, wrapper ...string) *running {
 	n.t.Helper()
-	path, err := program()
+	path, err := build.Program("baton")
 	if err != nil {
 		n.t.Fatal(err)
 	}

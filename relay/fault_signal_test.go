@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"baton/lab"
+	"baton/lab/build"
 	"baton/relay/config"
 	"github.com/vishvananda/netlink"
 )
@@ -210,7 +211,7 @@ func TestSignalsLeaveNothing(t *testing.T) {
 // cleansUp has the command remove what a killed relay has left, which it refuses while the relay runs.
 func (n *network) cleansUp(change settings, clean string) {
 	n.t.Helper()
-	path, err := program()
+	path, err := build.Program("baton")
 	if err != nil {
 		n.t.Fatal(err)
 	}

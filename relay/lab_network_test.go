@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -158,29 +156,6 @@ func (n *network) relays(near, far settings) {
 	n.near = n.start(n.first, "near", n.nearConfig(near))
 	n.near.hasTrunks()
 }
-
-// program builds baton once for the test binary and returns a path that runs it. The file itself has no name any more, so that nothing
-// is left however the tests end. The path is the child's own, who has the descriptors of the thread that starts it: those of the
-// process are the main thread's, which a worker of another test may have taken.
-var program = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "baton-test-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, "baton")
-	if out, err := exec.Command("go", "build", "-o", file, "baton/cmd/baton").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build baton: %w\n%s", err, out)
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	unnamed = f
-	return fmt.Sprintf("/proc/self/fd/%d", f.Fd()), nil
-})
-
-var unnamed *os.File // keeps the program's descriptor from being collected
 
 // listen listens on a port of the server.
 func (n *network) listen(port int) *net.TCPListener {

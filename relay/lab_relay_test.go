@@ -17,6 +17,7 @@ import (
 
 	"baton/api"
 	"baton/lab"
+	"baton/lab/build"
 )
 
 // relay is a started `baton relay`.
@@ -72,7 +73,7 @@ func (n *network) start(h *lab.Host, name, config string) *relay {
 
 func (n *network) launch(h *lab.Host, name, config string) (*relay, error) {
 	n.t.Helper()
-	path, err := program()
+	path, err := build.Program("baton")
 	if err != nil {
 		return nil, err
 	}

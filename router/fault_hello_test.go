@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"baton/lab"
+	"baton/lab/build"
 	"baton/lab/peers"
 	"baton/packet/hello"
 	"baton/packet/hello/hellotest"
@@ -236,7 +237,7 @@ func TestKillDuringTLS(t *testing.T) {
 		"listen 443 ssl http2;\nssl_certificate %s;\nssl_certificate_key %s;\nlocation = /1m { limit_rate %d; }", certificate, key, slowly)})
 	r := n.start(fmt.Sprintf("vips: [{address: \"10.9.9.9:443\", interfaces: [%s], protocol: tls, routes: [{pool: p}]}]\n"+
 		"pools: {p: {surrogates: [{name: s, address: %q}]}}\n", n.front.Name, secure(s, false)))
-	path, err := program()
+	path, err := build.Program("baton")
 	if err != nil {
 		t.Fatal(err)
 	}

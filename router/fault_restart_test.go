@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -17,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"baton/lab"
+	"baton/lab/build"
 	"baton/lab/peers"
 )
 
@@ -128,7 +127,7 @@ func (n *network) gets(t *testing.T) {
 func TestKill(t *testing.T) {
 	n, config := slowNetwork(t)
 	r := n.start(config)
-	path, err := program()
+	path, err := build.Program("baton")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,9 +185,9 @@ func TestSecondRouter(t *testing.T) {
 func TestUpgrade(t *testing.T) {
 	n, config := slowNetwork(t)
 	r := n.start(config)
-	upgraded := filepath.Join(n.Dir(), "baton")
-	if out, err := exec.Command("go", "build", "-ldflags", "-X main.version=upgraded", "-o", upgraded, "baton/cmd/baton").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	upgraded, err := build.ProgramOf("baton", "upgraded")
+	if err != nil {
+		t.Fatal(err)
 	}
 	const downloads = 50
 	s := n.download(t, downloads)
@@ -250,7 +249,7 @@ func TestCleanup(t *testing.T) {
 		if _, err := n.baton(t.Context(), "router", "cleanup", "-c", r.file); err != nil {
 			t.Errorf("killed=%v: cleanup of nothing: %v", killed, err)
 		}
-		path, err := program()
+		path, err := build.Program("baton")
 		if err != nil {
 			t.Fatal(err)
 		}

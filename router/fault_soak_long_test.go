@@ -15,6 +15,7 @@ import (
 
 	"baton/api"
 	"baton/lab"
+	"baton/lab/build"
 	"baton/lab/peers"
 )
 
@@ -147,7 +148,7 @@ func (s *soak) killRouter() {
 		s.t.Fatal(err)
 	}
 	time.Sleep(time.Duration(s.random.IntN(1000)) * time.Millisecond) // without a router
-	path, err := program()
+	path, err := build.Program("baton")
 	if err != nil {
 		s.t.Fatal(err)
 	}

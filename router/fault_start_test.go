@@ -17,6 +17,7 @@ import (
 
 	"baton/api"
 	"baton/lab"
+	"baton/lab/build"
 )
 
 // TestStartRefused starts the router under conditions in which it cannot work. It reports the cause in one line, with the place
@@ -27,7 +28,7 @@ func TestStartRefused(t *testing.T) {
 	file, state, socket := filepath.Join(n.Dir(), "router.yaml"), filepath.Join(n.BPFFS(), "router"), filepath.Join(n.Dir(), "router.sock")
 	right := fmt.Sprintf("metrics: \"127.0.0.1:9464\"\ncontrol: %q\nstate: %q\nvips:\n  - address: %q\n    interfaces: [%s]\n    routes: [{pool: p}]\n"+
 		"pools:\n  p: {surrogates: [{name: s, address: \"10.2.1.2:80\"}]}\n", socket, state, vip4, n.front.Name)
-	path, err := program()
+	path, err := build.Program("baton")
 	if err != nil {
 		t.Fatal(err)
 	}

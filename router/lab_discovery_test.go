@@ -17,6 +17,7 @@ import (
 
 	"baton/api"
 	"baton/lab"
+	"baton/lab/build"
 	"baton/lab/peers"
 	"baton/router/discover/discovertest"
 )
@@ -227,7 +228,7 @@ func (n *network) openTo(t *testing.T, surrogate string) *connection {
 // restart starts the program again, with the same files.
 func (r *running) restart(t *testing.T) {
 	t.Helper()
-	path, err := program()
+	path, err := build.Program("baton")
 	if err != nil {
 		t.Fatal(err)
 	}

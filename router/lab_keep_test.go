@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"baton/lab"
+	"baton/lab/build"
 	"baton/lab/peers"
 )
 
@@ -262,7 +263,7 @@ func TestKeepMeetsAConnection(t *testing.T) {
 func TestKeepRestart(t *testing.T) {
 	n, config := slowNetwork(t)
 	r := n.start(strings.Replace(config, "p: {legs: {max: 1000}", "p: {source: keep", 1))
-	path, err := program()
+	path, err := build.Program("baton")
 	if err != nil {
 		t.Fatal(err)
 	}

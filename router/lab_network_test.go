@@ -4,13 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 
 	"baton/lab"
+	"baton/lab/build"
 )
 
 // The tests' VIPs, one per family. The router adds them by itself.
@@ -125,32 +122,10 @@ func (n *network) siteBehind(next *lab.Host, name string, o lab.LinkOptions) *si
 	return s
 }
 
-// program builds baton once for the test binary and returns a path that runs it. The file itself is unlinked, so that nothing is
-// left however the tests end.
-var program = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "baton-test-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, "baton")
-	if out, err := exec.Command("go", "build", "-o", file, "baton/cmd/baton").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build baton: %w\n%s", err, out)
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	unnamed = f
-	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()), nil
-})
-
-var unnamed *os.File // keeps the program's descriptor from being collected
-
 // baton runs a subcommand on the router's host and waits for it.
 func (n *network) baton(ctx context.Context, args ...string) (string, error) {
 	n.t.Helper()
-	path, err := program()
+	path, err := build.Program("baton")
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"baton/api"
 	"baton/lab"
+	"baton/lab/build"
 )
 
 // renumbered is two pools with a server each, and files with their pools and routes in varying order.
@@ -216,7 +217,7 @@ func TestRestartRenumbers(t *testing.T) {
 			}
 		}
 	}
-	path, err := program()
+	path, err := build.Program("baton")
 	if err != nil {
 		t.Fatal(err)
 	}

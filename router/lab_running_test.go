@@ -21,6 +21,7 @@ import (
 
 	"baton/api"
 	"baton/lab"
+	"baton/lab/build"
 )
 
 // answersWithin bounds waits that should take milliseconds: test machines are busy.
@@ -65,7 +66,7 @@ func (n *network) startWith(config string) (*running, error) {
 
 // prepare writes the configuration and records the state of the router's host. The caller starts the program at path.
 func (n *network) prepare(config string) (r *running, path string, err error) {
-	if path, err = program(); err != nil {
+	if path, err = build.Program("baton"); err != nil {
 		return nil, "", err
 	}
 	r = &running{

@@ -22,6 +22,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"baton/lab"
+	"baton/lab/build"
 	"baton/lab/peers"
 )
 
@@ -306,7 +307,7 @@ func TestSplicedLogOutlivesTheRouter(t *testing.T) {
 	n, config := slowNetwork(t)
 	file := filepath.Join(t.TempDir(), "access.log")
 	r := n.start(fmt.Sprintf("log: {access: [{to: file, path: %q}]}\n%s", file, config))
-	path, err := program()
+	path, err := build.Program("baton")
 	if err != nil {
 		t.Fatal(err)
 	}

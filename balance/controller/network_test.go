@@ -8,11 +8,9 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +18,7 @@ import (
 	"baton/balance/links"
 	"baton/balance/tables"
 	"baton/lab"
+	"baton/lab/build"
 	"baton/lab/peers"
 )
 
@@ -41,31 +40,6 @@ type network struct {
 	socket       string
 	listens      bool   // the controller does; else it connects
 	stop         func() // the controller
-}
-
-// built is the folder of Baton's program, and build makes it once for all tests of the package.
-var (
-	built string
-	build = sync.OnceValues(func() (string, error) {
-		path := filepath.Join(built, "baton")
-		if out, err := exec.Command("go", "build", "-p", "1", "-o", path, "baton/cmd/baton").CombinedOutput(); err != nil {
-			return "", fmt.Errorf("build baton: %w\n%s", err, out)
-		}
-		return path, nil
-	})
-)
-
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "baton-controller-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	built = dir
-	return m.Run()
 }
 
 // newNetwork makes the network with as many links. Link n has the addresses 10.n.0.2 and 2001:db8:n::2.
@@ -203,7 +177,7 @@ func (n *network) startOVS() {
 }
 
 func (n *network) startForwarder(text string) {
-	path, err := build()
+	path, err := build.Program("baton")
 	if err != nil {
 		n.t.Fatal(err)
 	}

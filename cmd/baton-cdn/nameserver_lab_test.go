@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"baton/lab"
+	"baton/lab/build"
 	"baton/lab/peers"
 )
 
@@ -31,8 +32,8 @@ func install(t *testing.T) (program, file string) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	program, file = filepath.Join(dir, "baton-cdn"), filepath.Join(dir, "n.yaml")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-p", "1", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	if err := build.InstallPrograms(dir, "baton-cdn"); err != nil {
+		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
 		file: fmt.Sprintf(`listen: ["0.0.0.0:53", "[::]:53"]

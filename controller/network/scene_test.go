@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -20,35 +19,13 @@ import (
 	"baton/controller/switches"
 	"baton/controller/topology"
 	"baton/lab"
+	"baton/lab/build"
 	"baton/lab/peers"
 	"baton/packet"
 )
 
 // slow bounds what a test waits for that should take milliseconds: machines that run tests are busy.
 const slow = 30 * time.Second
-
-var built string // the folder of the program
-
-// program builds baton once for all tests.
-var program = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(built, "baton")
-	if out, err := exec.Command("go", "build", "-p", "1", "-o", path, "baton/cmd/baton").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build baton: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		var err error
-		if built, err = os.MkdirTemp("", "baton-network-"); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(built)
-		return m.Run()
-	}())
-}
 
 // maker is who makes a switch of a scene.
 type maker int
@@ -186,7 +163,7 @@ func (s *scene) file(n int) string { return filepath.Join(s.Dir(), fmt.Sprintf("
 
 func (s *scene) startBaton(n int) {
 	s.t.Helper()
-	path, err := program()
+	path, err := build.Program("baton")
 	s.must(err)
 	text := fmt.Sprintf("name: %s-%d\nports: [%s]\ndatapath_id: %d\ncontrollers: [\"tcp:%s\"]\nretry: {min: 50ms, max: 200ms}\ncontrol: %s\n",
 		s.id, n, strings.Join(s.ports[n-1], ", "), n, endpoint, s.file(n)+".sock")
@@ -212,7 +189,7 @@ func (s *scene) startBaton(n int) {
 func (s *scene) stopBaton(n int, p *lab.Process) {
 	_ = p.Signal(unix.SIGTERM)
 	_ = p.Wait(context.Background())
-	path, _ := program()
+	path, _ := build.Program("baton")
 	if _, err := s.nodes[n-1].Exec(context.Background(), path, "forwarder", "cleanup", "-c", s.file(n)); err != nil {
 		s.t.Log(err)
 	}

@@ -2,16 +2,15 @@ package tutorials_test
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"baton/lab"
+	"baton/lab/build"
 )
 
 // outerRoot is where a laptop has the machine's /root.
@@ -25,8 +24,8 @@ func laptop(t *testing.T) *lab.Host {
 	run(t, h, `mount --bind /root "$1"`, outerRoot)
 	home := ownFiles(t, h)
 	bin := tools(t)
-	if err := buildLab(); err != nil {
-		t.Fatalf("build the lab: %v", err)
+	if err := installLab(); err != nil {
+		t.Fatal(err)
 	}
 	// A lab on this host would take the folders of others for remains, as it does not see their processes, and others would take its folder for one.
 	run(t, h, `mount --make-rprivate /
@@ -60,10 +59,4 @@ ln -s "$2/baton-lab" /usr/local/bin/`, filepath.Dir(h.Lab().Dir()), bin)
 	return h
 }
 
-var buildLab = sync.OnceValue(func() error {
-	out, err := exec.Command("go", "build", "-p", "1", "-o", programs.dir+"/", "baton/cmd/baton-lab").CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%w\n%s", err, out)
-	}
-	return err
-})
+var installLab = sync.OnceValue(func() error { return build.InstallPrograms(programs.dir, "baton-lab") })

@@ -2,10 +2,7 @@
 package tutorials_test
 
 import (
-	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,6 +12,7 @@ import (
 	"time"
 
 	"baton/lab"
+	"baton/lab/build"
 )
 
 const (
@@ -34,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// tools builds the programs of the project once, and gives their folder.
+// tools installs the programs of the project once, and gives their folder: hosts have a /proc and a /run of their own.
 func tools(t *testing.T) string {
 	t.Helper()
 	programs.once.Do(func() {
@@ -49,15 +47,10 @@ func tools(t *testing.T) string {
 		if programs.err = os.MkdirAll(programs.dir, 0o755); programs.err != nil {
 			return
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-		defer cancel()
-		out, err := exec.CommandContext(ctx, "go", "build", "-p", "1", "-o", programs.dir+"/", "baton/cmd/baton", "baton/cmd/baton-cdn").CombinedOutput()
-		if err != nil {
-			programs.err = fmt.Errorf("%w\n%s", err, out)
-		}
+		programs.err = build.InstallPrograms(programs.dir, "baton", "baton-cdn")
 	})
 	if programs.err != nil {
-		t.Fatalf("build the programs: %v", programs.err)
+		t.Fatal(programs.err)
 	}
 	return programs.dir
 }

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -25,6 +24,7 @@ import (
 	"baton/controller/switches"
 	"baton/controller/topology"
 	"baton/lab"
+	"baton/lab/build"
 	"baton/lab/emulator"
 	"baton/lab/peers"
 	"baton/router/config"
@@ -35,29 +35,6 @@ import (
 
 // slow bounds what a test waits for that should take milliseconds: machines that run tests are busy.
 const slow = 30 * time.Second
-
-var built string // the folder of the program
-
-// program builds baton once for all tests.
-var program = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(built, "baton")
-	if out, err := exec.Command("go", "build", "-p", "1", "-o", path, "baton/cmd/baton").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build baton: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		var err error
-		if built, err = os.MkdirTemp("", "baton-handoff-"); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(built)
-		return m.Run()
-	}())
-}
 
 // The addresses of the scene.
 var (
@@ -229,7 +206,7 @@ func (s *scene) chosen(q handoff.Request) (string, error) {
 
 func (s *scene) startBaton(name string, id int, ports ...string) {
 	s.t.Helper()
-	path, err := program()
+	path, err := build.Program("baton")
 	s.must(err)
 	file := filepath.Join(s.Dir(), name+".yaml")
 	text := fmt.Sprintf("name: %s-%d\nports: [%s]\ndatapath_id: %d\ncontrollers: [\"tcp:%s\"]\nretry: {min: 50ms, max: 200ms}\ncontrol: %s\n",

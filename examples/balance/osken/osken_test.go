@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"baton/lab"
+	"baton/lab/build"
 	"baton/lab/peers"
 )
 
@@ -125,9 +125,9 @@ func (n *network) startOVS() {
 }
 
 func (n *network) startForwarder() {
-	path := filepath.Join(n.t.TempDir(), "baton")
-	if out, err := exec.CommandContext(n.t.Context(), "go", "build", "-p", "1", "-o", path, "baton/cmd/baton").CombinedOutput(); err != nil {
-		n.t.Fatalf("build baton: %v\n%s", err, out)
+	path, err := build.Program("baton")
+	if err != nil {
+		n.t.Fatal(err)
 	}
 	file := filepath.Join(n.Dir(), "forwarder.yaml")
 	text := fmt.Sprintf("name: osken\nports: [bal0p, eth0, eth1]\ncontrollers: [tcp:127.0.0.1:6653]\ncontrol: %s.sock\n", file)

@@ -40,7 +40,7 @@ func install(t *testing.T) (program, file string) {
 control: %s/c.sock
 zones: [{name: example.test, file: z, routed: {cdn: content}}]
 services: {content: {answers: 2}}
-health: {port: 80, path: /128, interval: 200ms, timeout: 200ms, fall: 1}
+health: {port: 80, path: /128, interval: 1s, timeout: 1s, fall: 1}
 policy: {sites: {west: {surrogates: {se1: {addresses: [10.0.1.2]}, se2: {addresses: [10.0.1.9]}}}}}
 `, dir),
 		filepath.Join(dir, "z"): "$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 10.0.0.2\n",
@@ -72,7 +72,7 @@ func TestNameserverInLab(t *testing.T) {
 	dig := func(want string, args ...string) {
 		t.Helper()
 		lab.Eventually(t, 20*time.Second, func() error {
-			out, err := client.Exec(t.Context(), "dig", append([]string{"+short", "+tries=1", "+time=1", "cdn.example.test"}, args...)...)
+			out, err := client.Exec(t.Context(), "dig", append([]string{"+short", "+tries=1", "+time=5", "cdn.example.test"}, args...)...)
 			got := strings.Fields(out)
 			if slices.Sort(got); err != nil || strings.Join(got, " ") != want {
 				return fmt.Errorf("dig %v says %q (%v), want %q\n%s", args, got, err, want, p.Log())

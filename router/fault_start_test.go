@@ -203,7 +203,7 @@ func (n *network) askUntilAnswered(t *testing.T, vip string) (answered func()) {
 		for began := time.Now(); ; {
 			c, err := dial(t.Context(), n.client, vip)
 			switch {
-			case errors.Is(err, syscall.ECONNREFUSED) && time.Since(began) < answersWithin:
+			case errors.Is(err, syscall.ECONNREFUSED) && time.Since(began) < startsWithin:
 				continue
 			case err != nil:
 				return err

@@ -27,6 +27,9 @@ import (
 // answersWithin bounds waits that should take milliseconds: test machines are busy.
 const answersWithin = 20 * time.Second
 
+// startsWithin is for a router to be ready: the kernel checks its programs first, half a minute's work for a machine that is twenty times slower.
+const startsWithin = 2 * time.Minute
+
 // running is a started `baton router`.
 type running struct {
 	*lab.Process
@@ -91,7 +94,7 @@ func (r *running) await() error {
 	client := api.NewClient(r.socket)
 	defer client.Close()
 	var ended error
-	err := lab.Poll(answersWithin, func() error {
+	err := lab.Poll(startsWithin, func() error {
 		select {
 		case <-r.Done():
 			ended = fmt.Errorf("router has ended:\n%s", r.Log())

@@ -13,7 +13,7 @@ LARGEST = 30000000
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # prerequisites are in order: dependencies first
-.PHONY: help deps generate dashboards schemas reference build package demo recording test rings check lint docs bench
+.PHONY: help deps generate dashboards schemas reference build package demo recording test rings check lint docs kernels bench
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -66,6 +66,9 @@ lint: ## gofmt, go vet, staticcheck, clang-format, prose, length of files
 
 docs: ## the documentation as a site with search, in bin/site; fails with a broken link (needs python3-venv)
 	@packaging/docs.sh
+
+kernels: deps build ## the matrix of kernels, in virtual machines: hours, goes on where it ended; writes docs/kernels.md (root)
+	$(GO) test ./packaging/kernels -run '^TestKernelMatrix$$' -count=1 -timeout 24h -v -update
 
 bench: deps build ## compare Baton with direct, HAProxy, nginx and a redirect, in one run (root)
 	bin/baton-lab experiment run handoff

@@ -55,6 +55,10 @@ podman:podman
 crun:crun
 busybox:busybox-static
 qemu-aarch64-static:qemu-user-static
+qemu-system-x86_64:qemu-system-x86
+mke2fs:e2fsprogs
+xz:xz-utils
+depmod:kmod
 findmnt:util-linux
 nsenter:util-linux
 /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring

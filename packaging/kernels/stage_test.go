@@ -22,7 +22,7 @@ const (
 // stage is a folder for a guest's /srv: the tree, with compiled tests in their packages' folders, and the programs.
 //
 //	tree/router/router.test …
-//	programs/baton, baton-cdn, baton-lab
+//	programs/baton, baton-upgraded, baton-cdn, baton-lab
 type stage struct {
 	dir    string
 	digest string // of everything in it: what passed with the same digest passes
@@ -38,6 +38,7 @@ func makeStage(t *testing.T, steps []step) stage {
 	s := stage{dir: t.TempDir()}
 	s.copyTree(t)
 	runGo(t, "build", "-trimpath", "-o", filepath.Join(s.dir, "programs")+"/", "./cmd/baton", "./cmd/baton-cdn", "./cmd/baton-lab")
+	runGo(t, "build", "-trimpath", "-ldflags=-X main.version=upgraded", "-o", filepath.Join(s.dir, "programs/baton-upgraded"), "./cmd/baton")
 	done := map[string]bool{}
 	for _, p := range steps {
 		if p.pkg == "" || done[p.pkg] {

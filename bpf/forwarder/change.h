@@ -128,7 +128,7 @@ __noinline int patch(struct __sk_buff *skb, struct frame *frame, const struct op
 			return DROP_NOT_THERE;
 		off += op->at;
 	}
-	if (len < 1 || len > 16)
+	if (!is_within(len, 1, 16))
 		return DROP_NOT_THERE;
 	if (op->base == BASE_FRAME && !op->mask && !op->sums) { /* always present, and the old value is irrelevant */
 		note_field(frame, op);

@@ -182,7 +182,7 @@ static __always_inline bool read_header(struct __sk_buff *skb, __u32 l4, struct 
 	len = h->is.header.doff * 4;
 	if (len > TCP_BYTES) {
 		len -= TCP_BYTES;
-		if (len >= 1 && len <= OPTION_BYTES && !bpf_skb_load_bytes(skb, l4 + TCP_BYTES, h->is.options, len))
+		if (is_within(len, 1, OPTION_BYTES) && !bpf_skb_load_bytes(skb, l4 + TCP_BYTES, h->is.options, len))
 			h->len = len;
 	}
 	if (h->len == 12 && load_be32(h->is.options) == NOP_NOP_TS)
@@ -207,9 +207,7 @@ __noinline int change_tcp(struct __sk_buff *skb, const struct frame *frame, stru
 	bpf_loop(MAX_STEPS, change_header, &actions, 0);
 	difference = (__u32)bpf_csum_diff((__be32 *)&h->was, TCP_MAX, (__be32 *)&h->is, TCP_MAX, 0);
 	len = TCP_BYTES + h->len;
-	if (len < TCP_BYTES || len > TCP_MAX)
-		return DROP_CHANGE;
-	if (bpf_skb_store_bytes(skb, frame->l4, &h->is, len, 0) ||
+	if (!is_within(len, TCP_BYTES, TCP_MAX) || bpf_skb_store_bytes(skb, frame->l4, &h->is, len, 0) ||
 	    bpf_l4_csum_replace(skb, frame->l4 + CHECKSUM_AT, 0, difference, 0))
 		return DROP_CHANGE;
 	return 0;

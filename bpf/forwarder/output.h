@@ -191,7 +191,7 @@ __noinline int send_upcall(struct __sk_buff *skb, struct traversal *t, __u32 max
 	room->head.table = t->table;
 	if (len > MAX_FRAME)
 		len = MAX_FRAME;
-	if (len < 1 || bpf_skb_load_bytes(skb, 0, room->frame, len) ||
+	if (!is_within(len, 1, MAX_FRAME) || bpf_skb_load_bytes(skb, 0, room->frame, len) ||
 	    bpf_ringbuf_output(&upcalls, room, sizeof(room->head) + len, 0)) {
 		count(UPCALL_LOST);
 		return 0;

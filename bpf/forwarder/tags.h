@@ -39,10 +39,7 @@ static __always_inline int follow(struct __sk_buff *skb)
 /* Replaces the first len bytes (at most HEAD_BYTES) by head->bytes. */
 static __always_inline int store_head(struct __sk_buff *skb, const struct head_bytes *head, __u32 len)
 {
-	barrier_var(len); /* the verifier must see the bounds on this very register */
-	if (len < 1 || len > HEAD_BYTES)
-		return -1;
-	return bpf_skb_store_bytes(skb, 0, head->bytes, len, 0);
+	return is_within(len, 1, HEAD_BYTES) ? bpf_skb_store_bytes(skb, 0, head->bytes, len, 0) : -1;
 }
 
 struct sk_buff {
@@ -78,14 +75,12 @@ static __always_inline int cut(struct __sk_buff *skb, struct head_bytes *head, _
 	least = low + between + len + sizeof(struct iphdr);
 	if (skb->len < least && bpf_skb_change_tail(skb, least, 0))
 		return -1;
-	barrier_var(between); /* as in store_head */
-	if (between > HEAD_BYTES)
-		return -1;
-	if (between && bpf_skb_load_bytes(skb, at < from ? at : from + len, head->bytes, between))
+	if (between && (!is_within(between, 1, HEAD_BYTES) ||
+			bpf_skb_load_bytes(skb, at < from ? at : from + len, head->bytes, between)))
 		return -1;
 	if (bpf_skb_adjust_room(skb, -(__s32)len, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO))
 		return -1;
-	if (between && bpf_skb_store_bytes(skb, low, head->bytes, between, 0))
+	if (is_within(between, 1, HEAD_BYTES) && bpf_skb_store_bytes(skb, low, head->bytes, between, 0))
 		return -1;
 	/* padded frames stay padded */
 	if (want + len >= SHORTEST_FRAME && want < SHORTEST_FRAME)
@@ -193,8 +188,8 @@ __noinline int push_mpls(struct __sk_buff *skb, struct frame *frame, __u32 type,
 		break;
 	}
 	label |= ttl;
-	if (l3 < ETH_HLEN || l3 > MAX_LINK || lengthen(skb, frame, 4) || bpf_skb_load_bytes(skb, 0, head->bytes, l3) ||
-	    grow(skb, 4))
+	if (!is_within(l3, ETH_HLEN, MAX_LINK) || lengthen(skb, frame, 4) ||
+	    bpf_skb_load_bytes(skb, 0, head->bytes, l3) || grow(skb, 4))
 		return DROP_CHANGE;
 	*(__be16 *)&head->bytes[(l3 - 2) & 63] = bpf_htons(type);
 	word = bpf_htonl(label);

@@ -18,8 +18,7 @@ struct long_start {
 /* Reads an id of so many bytes at an offset of the packet. False: not there, or none. */
 static __always_inline bool read_id(struct __sk_buff *skb, struct quic_id *id, __u32 at, __u32 length)
 {
-	hide(length);
-	if (length < 1 || length > MAX_ID)
+	if (!is_within(length, 1, MAX_ID))
 		return false;
 	id->length = length;
 	return !bpf_skb_load_bytes(skb, at, id->bytes, length);
@@ -53,8 +52,7 @@ static __always_inline struct quic_server *short_server(struct __sk_buff *skb, c
 
 	if (n > MAX_ID)
 		n = MAX_ID;
-	hide(n);
-	if (n < 1 || n > MAX_ID || bpf_skb_load_bytes(skb, d->payload + 1, bytes, n))
+	if (!is_within(n, 1, MAX_ID) || bpf_skb_load_bytes(skb, d->payload + 1, bytes, n))
 		return NULL;
 	for (__u32 i = 0; i < MAX_ID; i++) { /* the zeros behind a shorter id are in place */
 		id->bytes[i] = bytes[i];

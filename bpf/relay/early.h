@@ -129,7 +129,7 @@ static __always_inline bool report_held(struct __sk_buff *skb, const struct tupl
 		return false;
 	fill_event(&held->event, EVENT_SYN, t, s);
 	held->event.length = length;
-	if (length < 1 || length > FRAME_BYTES || bpf_skb_load_bytes(skb, 0, held->frame, length)) {
+	if (!is_within(length, 1, FRAME_BYTES) || bpf_skb_load_bytes(skb, 0, held->frame, length)) {
 		bpf_ringbuf_discard(held, 0);
 		return false;
 	}

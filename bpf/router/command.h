@@ -179,7 +179,7 @@ __noinline int send_frame(struct __sk_buff *skb, __u32 ifindex, __u32 n)
 		return 0;
 	f = &all->of[n];
 	length = f->length;
-	if (length < ETH_HLEN + sizeof(struct iphdr) + TCP_BYTES || length > LEG_FRAME)
+	if (!is_within(length, ETH_HLEN + sizeof(struct iphdr) + TCP_BYTES, LEG_FRAME))
 		return 0;
 	if (bpf_skb_change_tail(skb, length, 0)) /* before the lookup, which compares it with the MTU */
 		return 0;

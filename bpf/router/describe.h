@@ -30,8 +30,7 @@ static __always_inline void read_log_name(struct __sk_buff *skb, const struct pa
 		len = end - off;
 	if (len > LOG_NAME)
 		len = LOG_NAME;
-	hide(len);
-	if (len < 1 || len > LOG_NAME || bpf_skb_load_bytes(skb, off, l->name, len))
+	if (!is_within(len, 1, LOG_NAME) || bpf_skb_load_bytes(skb, off, l->name, len))
 		return;
 	l->name_len = len;
 }
@@ -76,8 +75,7 @@ __noinline int describe(struct __sk_buff *skb, bool adopted)
 	if (w->decision.opaque)
 		return 0;
 	len = p->len > LOG_HEAD ? LOG_HEAD : p->len;
-	hide(len);
-	if (len < 1 || len > LOG_HEAD || bpf_skb_load_bytes(skb, p->payload, l->head, len))
+	if (!is_within(len, 1, LOG_HEAD) || bpf_skb_load_bytes(skb, p->payload, l->head, len))
 		return 0;
 	l->head_len = len;
 	return 0;

@@ -100,8 +100,7 @@ static __always_inline bool keep(struct __sk_buff *skb, const struct packet *p, 
 	if (from == to)
 		return true;
 	hide(at);
-	hide(len);
-	if (at > EDITED_BYTES || len < 1 || len > HEAD_BYTES ||
+	if (at > EDITED_BYTES || !is_within(len, 1, HEAD_BYTES) ||
 	    bpf_skb_load_bytes(skb, p->payload + from, &h->bytes[at], len))
 		return false;
 	h->len = at + len;
@@ -201,19 +200,14 @@ __noinline int put_head(struct __sk_buff *skb, struct packet *p, struct edited *
 		return false;
 	len = h->len;
 	body = p->len - h->head;
-	hide(len);
-	if (len < 1 || len > EDITED_BYTES)
+	if (!is_within(len, 1, EDITED_BYTES))
 		return false;
-	if (body) {
-		hide(body);
-		if (body < 1 || body > HEAD_BYTES ||
-		    bpf_skb_load_bytes(skb, p->payload + h->head, &h->bytes[len], body))
-			return false;
-	}
+	if (body &&
+	    (!is_within(body, 1, HEAD_BYTES) || bpf_skb_load_bytes(skb, p->payload + h->head, &h->bytes[len], body)))
+		return false;
 	len += body;
 	partial = partial_checksum(skb, p->l4);
-	hide(len);
-	if (len < 1 || len > EDITED_BYTES + HEAD_BYTES || bpf_skb_change_tail(skb, p->payload + len, 0) ||
+	if (!is_within(len, 1, EDITED_BYTES + HEAD_BYTES) || bpf_skb_change_tail(skb, p->payload + len, 0) ||
 	    bpf_skb_store_bytes(skb, p->payload, h->bytes, len, 0))
 		return false;
 	p->len = len;
@@ -255,8 +249,7 @@ __noinline int lay_over(struct __sk_buff *skb, const struct packet *p, const str
 	bpf_loop(PAYLOAD_BYTES, front_step, &c, 0);
 	partial = partial_checksum(skb, p->l4);
 	hide(at);
-	hide(head);
-	if (at > PAYLOAD_BYTES || head < 1 || head > HEAD_BYTES ||
+	if (at > PAYLOAD_BYTES || !is_within(head, 1, HEAD_BYTES) ||
 	    bpf_skb_store_bytes(skb, p->payload, &h->bytes[at], head, BPF_F_RECOMPUTE_CSUM))
 		return false;
 	return partial || seal(skb, p, buffer, false);

@@ -154,11 +154,10 @@ static __always_inline int read_name(struct __sk_buff *skb, __u32 off, __u32 len
 {
 	struct name_walk n = { .host = host, .at = to, .end = to + len, .before = to ? NAME_PLAIN : NAME_DOT };
 
-	if (to > 1 || len < 1 || len > HOST_BYTES - 1)
+	if (to > 1 || !is_within(len, 1, HOST_BYTES - 1))
 		return -1;
 	__builtin_memset(host->name, 0, HOST_BYTES);
-	hide(len);
-	if (len < 1 || len > HOST_BYTES - 1 || bpf_skb_load_bytes(skb, off, &host->name[to], len))
+	if (bpf_skb_load_bytes(skb, off, &host->name[to], len))
 		return -1;
 	bpf_loop(HOST_BYTES, name_step, &n, 0);
 	return n.bad || n.before == NAME_DOT ? -1 : (int)n.dot;

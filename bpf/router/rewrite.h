@@ -75,7 +75,7 @@ static __always_inline __u64 rewrite_options(struct __sk_buff *skb, const struct
 	o->before = o->now;
 	rewrite_ts(o->now.bytes, p->ts_at, t);
 	rewrite_sack(o->now.bytes, p->sack_at, p->sack_len, t);
-	if (len < 1 || len > OPTION_BYTES || bpf_skb_store_bytes(skb, p->l4 + TCP_BYTES, o->now.bytes, len, 0))
+	if (!is_within(len, 1, OPTION_BYTES) || bpf_skb_store_bytes(skb, p->l4 + TCP_BYTES, o->now.bytes, len, 0))
 		return 0;
 	return (__u32)bpf_csum_diff((__be32 *)o->before.bytes, OPTION_BYTES, (__be32 *)o->now.bytes, OPTION_BYTES, 0);
 }

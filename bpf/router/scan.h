@@ -364,8 +364,7 @@ __noinline int scan_on(struct __sk_buff *skb, struct scan *s, __u32 off, __u32 e
 		room -= CARRY_BYTES;
 	if (len > room)
 		len = room;
-	hide(len);
-	if (len < 1 || len > HEAD_BYTES || bpf_skb_load_bytes(skb, off, &s->bytes[carried], len))
+	if (!is_within(len, 1, HEAD_BYTES) || bpf_skb_load_bytes(skb, off, &s->bytes[carried], len))
 		return SCAN_BAD;
 	len += carried;
 	/* terminates what was read */

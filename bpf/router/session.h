@@ -207,8 +207,7 @@ static __always_inline void keep_authority(struct __sk_buff *skb, struct work *w
 			*a = *read;
 	} else {
 		__builtin_memset(a, 0, sizeof(*a));
-		hide(len);
-		if (len >= 1 && len <= AUTHORITY && !bpf_skb_load_bytes(skb, w->routing.name_at, a->name, len))
+		if (is_within(len, 1, AUTHORITY) && !bpf_skb_load_bytes(skb, w->routing.name_at, a->name, len))
 			a->len = len;
 	}
 	if (a->len && bpf_map_update_elem(&authorities, &idx, a, BPF_ANY))

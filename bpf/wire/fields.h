@@ -17,6 +17,21 @@
 /* Hides x's value range from the compiler, so that the verifier sees the check that follows. */
 #define hide(x) asm volatile("" : "+r"(x))
 
+/*
+ * Whether a variable is from least to most, for the sizes of helpers. Two comparisons of the variable itself: the compiler would make one of
+ * its difference to least, from which Linux 6.12 learns nothing about the variable. The upper bound comes first: a difference of two
+ * numbers is around 0, from where Linux 7.3 does not take the 0 away.
+ */
+#define is_within(x, least, most) \
+	(({                       \
+		 hide(x);         \
+		 (x) <= (most);   \
+	 }) &&                    \
+	 ({                       \
+		 hide(x);         \
+		 (x) >= (least);  \
+	 }))
+
 /* a before b modulo 2^32: sequence numbers, timestamps, times. */
 static __always_inline bool before(__u32 a, __u32 b)
 {

@@ -105,7 +105,7 @@ __noinline int read_options(struct __sk_buff *skb, struct packet *p, struct opti
 	no_options(p);
 	read.walk.len = len = p->options;
 	__builtin_memset(o, 0, sizeof(*o));
-	if (len < 1 || len > OPTION_BYTES || bpf_skb_load_bytes(skb, p->l4 + TCP_BYTES, o->bytes, len))
+	if (!is_within(len, 1, OPTION_BYTES) || bpf_skb_load_bytes(skb, p->l4 + TCP_BYTES, o->bytes, len))
 		return false;
 	if (read_usual(p, o))
 		return true;

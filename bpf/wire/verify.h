@@ -36,8 +36,7 @@ static long sum_step(__u32 i, struct sum_walk *c)
 	n = c->end - c->off;
 	if (n > SUM_BYTES)
 		n = SUM_BYTES;
-	hide(n);
-	if (n < 1 || n > SUM_BYTES || bpf_skb_load_bytes(c->skb, c->off, bytes, n))
+	if (!is_within(n, 1, SUM_BYTES) || bpf_skb_load_bytes(c->skb, c->off, bytes, n))
 		return 1;
 	__builtin_memset(&bytes[n], 0, 4);
 	c->off += n;

@@ -117,8 +117,7 @@ static __always_inline __u32 append_payload(struct __sk_buff *skb, __u32 len, co
 {
 	__u32 size = data->len;
 
-	hide(size);
-	if (size < 1 || size > PAYLOAD_BYTES || bpf_skb_change_tail(skb, len + size, 0) ||
+	if (!is_within(size, 1, PAYLOAD_BYTES) || bpf_skb_change_tail(skb, len + size, 0) ||
 	    bpf_skb_store_bytes(skb, len, data->bytes, size, 0))
 		return 0;
 	*sum = (__u32)bpf_csum_diff(NULL, 0, (__be32 *)data->bytes, PAYLOAD_BYTES, 0);

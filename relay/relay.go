@@ -94,7 +94,7 @@ func New(o Options) (_ *Relay, err error) {
 		options := worker.Options{Index: i, Of: count, Log: o.Log, Identities: &r.identities, Routes: r.choosing.routes}
 		if k != nil {
 			options.SYNs, options.Settle, options.Measured, options.Mark = k.syns(i), k.Settle, k.turbo.Measured, kernel.Mark
-			options.Outgrown = k.turbo.Outgrown
+			options.Outgrown, options.Listeners = k.turbo.Outgrown, &worker.Listeners{FD: k.dp.ListenersFD(), Set: k.dp.SetListener}
 		}
 		w, err := worker.New(options, o.Config)
 		if err != nil {

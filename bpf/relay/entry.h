@@ -5,8 +5,8 @@
 #include "../wire/packet.h"
 #include "maps.h"
 
-/* The first entry that matches the destination, and its index. */
-static __always_inline struct entry *entry_of(const struct packet *p, __u32 *found)
+/* The first entry that matches the destination. */
+static __always_inline struct entry *entry_of(const struct packet *p)
 {
 	__u32 now = generation & 1, place;
 	__u64 both = set_by_port(now, p->key.dport);
@@ -15,6 +15,6 @@ static __always_inline struct entry *entry_of(const struct packet *p, __u32 *fou
 		both &= set_by_prefix(&destinations, now, p->key.dst);
 	if (!both)
 		return NULL;
-	*found = place = now * MAX_ENTRIES + __builtin_ctzll(both);
+	place = now * MAX_ENTRIES + __builtin_ctzll(both);
 	return bpf_map_lookup_elem(&entries, &place);
 }

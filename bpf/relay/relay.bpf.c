@@ -15,8 +15,7 @@
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-static __always_inline int syn_packet(struct __sk_buff *skb, const struct packet *p, const struct entry *e, __u32 place,
-				      __u32 *fate)
+static __always_inline int syn_packet(struct __sk_buff *skb, const struct packet *p, const struct entry *e, __u32 *fate)
 {
 	struct bpf_sock *sk = connection_of(skb, p), *listener;
 	int verdict = e->intercept ? STEERED_SYN : PASS;
@@ -38,7 +37,7 @@ static __always_inline int syn_packet(struct __sk_buff *skb, const struct packet
 	if (e->early)
 		verdict = early_syn(skb, p, e, listener, fate);
 	if (e->intercept && *fate == FATE_PASS) {
-		steered = sk ? reopen(skb, p, place, sk, listener) : assign(skb, listener);
+		steered = sk ? reopen(skb, p, e, sk) : assign(skb, listener);
 		if (!steered)
 			verdict = STEER_FAILED;
 	}
@@ -53,13 +52,12 @@ static __always_inline int entry_packet(struct __sk_buff *skb, const struct pack
 {
 	int verdict = 0, steered;
 	struct entry *e;
-	__u32 place;
 
-	e = entry_of(p, &place);
+	e = entry_of(p);
 	if (!e)
 		return PASS;
 	if ((p->flags & (SYN | ACK | RST | FIN)) == SYN)
-		return syn_packet(skb, p, e, place, fate);
+		return syn_packet(skb, p, e, fate);
 	if (p->flags & RST && e->early)
 		verdict = cancel(p);
 	if (verdict == CANCELLED_HELD) {

@@ -29,6 +29,13 @@ struct entry {
 	__u32 id;       /* assigned by user space, reported in events */
 };
 
+/* Where a listener is. */
+struct listen_key {
+	__u8 addr[16];
+	__be16 port;
+	__u16 zero;
+};
+
 enum syn_state {
 	SYN_STATE_REPORTED, /* passed to the listener */
 	SYN_STATE_HELD,     /* until user space releases or refuses it */

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"baton/datapath"
 )
@@ -79,9 +78,6 @@ func (r *Relay) writeTables(t tables) error {
 	}
 	for bit, e := range t.entries {
 		place := next*uint32(MaxEntries) + uint32(bit)
-		if err := r.objects.Listeners.Delete(place); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) && !errors.Is(err, unix.EINVAL) {
-			return fmt.Errorf("remove the listener of an earlier entry: %w", err)
-		}
 		if err := r.objects.Entries.Put(place, e); err != nil {
 			return fmt.Errorf("write an entry: %w", err)
 		}
@@ -152,6 +148,19 @@ func compileEntries(entries []Entry) (tables, error) {
 		return tables{}, fmt.Errorf("%d prefixes (at most %d)", len(t.destinations), maxPrefixes)
 	}
 	return t, nil
+}
+
+// ListenersFD is the descriptor that SetListener needs. The Relay owns it.
+func (r *Relay) ListenersFD() int { return r.objects.Listeners.FD() }
+
+// SetListener tells the kernel of a listener of entries that intercept, for clients that use a port again. Of a reuseport group one is
+// enough. A closed listener is forgotten. A thread with its own table of descriptors may call it if the table has ListenersFD.
+func (r *Relay) SetListener(fd int, at netip.AddrPort) error {
+	key := relayListenKey{Addr: at.Addr().As16(), Port: datapath.BigEndian(at.Port())}
+	if err := r.objects.Listeners.Put(key, uint64(fd)); err != nil {
+		return fmt.Errorf("tell the kernel of the listener at %v: %w", at, err)
+	}
+	return nil
 }
 
 func number(b bool) int {

@@ -112,6 +112,9 @@ func (l *liveRelay) group(workers int) <-chan accepted {
 			options = append(options, byHash(workers))
 		}
 		made := l.listener(options...)
+		if worker == 0 {
+			l.must(l.makeKnown(made))
+		}
 		go func() {
 			for {
 				c, err := made.Accept()
@@ -123,6 +126,17 @@ func (l *liveRelay) group(workers int) <-chan accepted {
 		}()
 	}
 	return all
+}
+
+// makeKnown tells the kernel of a listener.
+func (l *liveRelay) makeKnown(made net.Listener) error {
+	raw, err := made.(*net.TCPListener).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { failed = l.SetListener(int(fd), l.listen) })
+	return errors.Join(err, failed)
 }
 
 // readers are those of all workers.

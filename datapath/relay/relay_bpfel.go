@@ -61,6 +61,13 @@ type relayHeldEvent struct {
 	Frame [256]uint8
 }
 
+type relayListenKey struct {
+	_    structs.HostLayout
+	Addr [16]uint8
+	Port uint16
+	Zero uint16
+}
+
 type relayPrefixKey struct {
 	_          structs.HostLayout
 	Prefixlen  uint32

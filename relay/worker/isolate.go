@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isolate gives the thread its own table of file descriptors. It keeps the standard ones, the inbox, that of SYNs, and those of the Go
-// runtime's poller: any thread may poll the runtime's sockets at the end of a garbage collection.
+// isolate gives the thread its own table of file descriptors. It keeps the standard ones, the inbox, those of SYNs and listeners, and
+// those of the Go runtime's poller: any thread may poll the runtime's sockets at the end of a garbage collection.
 func (w *Worker) isolate() error {
 	if err := startRuntimePoller(); err != nil {
 		return err
@@ -36,12 +36,17 @@ func (w *Worker) isolate() error {
 	}
 	for _, name := range names {
 		fd, err := strconv.Atoi(name)
-		if err != nil || fd <= 2 || fd == w.inbox.fd || w.o.SYNs != nil && fd == w.o.SYNs.FD || fd == folder || polls(own+"/"+name) {
+		if err != nil || fd <= 2 || fd == w.inbox.fd || w.borrows(fd) || fd == folder || polls(own+"/"+name) {
 			continue
 		}
 		unix.Close(fd)
 	}
 	return nil
+}
+
+// borrows reports whether a descriptor is one that the worker was given.
+func (w *Worker) borrows(fd int) bool {
+	return w.o.SYNs != nil && fd == w.o.SYNs.FD || w.o.Listeners != nil && fd == w.o.Listeners.FD
 }
 
 // polls reports whether a descriptor is an epoll instance or an eventfd.

@@ -23,6 +23,12 @@ type entry struct {
 	tally *tally
 }
 
+// Listeners is where listeners of entries that intercept are made known.
+type Listeners struct {
+	FD  int // what Set needs of the thread's descriptors; owned by the caller
+	Set func(fd int, at netip.AddrPort) error
+}
+
 var shown = map[config.ClientAddress]trunkproto.ClientAddress{
 	config.Hidden: trunkproto.Hidden, config.Spoofed: trunkproto.Spoofed, config.ProxyHeader: trunkproto.ProxyHeader,
 }
@@ -53,6 +59,12 @@ func (w *Worker) Listen(c *config.Entry) error {
 		})
 		if err != nil {
 			return fmt.Errorf("entry %s: %w", c.Name, err)
+		}
+		if c.Intercept != nil && w.o.Listeners != nil && w.o.Index == 0 { // one of the group
+			if err := w.o.Listeners.Set(int(fd), c.Listen); err != nil {
+				closeFD(fd)
+				return fmt.Errorf("entry %s: %w", c.Name, err)
+			}
 		}
 		slot, errno := w.watch(fd, unix.EPOLLIN, e)
 		if errno != 0 {

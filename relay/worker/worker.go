@@ -21,6 +21,8 @@ type Options struct {
 	// SYNs is the source of SYNs, and Settle receives the decisions; it must not block. nil: flows start when they are accepted.
 	SYNs   *SYNs
 	Settle func(SYN, Settlement)
+	// Listeners is told of this worker's that intercept. nil: nobody is.
+	Listeners *Listeners
 	// Measured receives what trunks learnt about their paths; it must not block. May be nil.
 	Measured func(Measurement)
 	// Outgrown returns when the initial window of trunks to a peer, or from an address, last doubled: older trunks are replaced. Zero:

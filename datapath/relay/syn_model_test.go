@@ -4,7 +4,9 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
+	"time"
 
+	"baton/datapath"
 	"baton/datapath/kerneltest"
 	"baton/packet"
 )
@@ -99,6 +101,23 @@ func (m *synModel) decide(s SYN, release bool) bool {
 	return true
 }
 
+// renewRefusals has refusals hold from now on: the model knows no time, and a slow machine takes longer than they last.
+func (k *rig) renewRefusals() {
+	k.t.Helper()
+	var key relayTuple
+	var r relayRefused
+	all := make(map[relayTuple]relayRefused)
+	it := k.objects.Refusals.Iterate()
+	for it.Next(&key, &r) {
+		r.Since = datapath.Clock()
+		all[key] = r
+	}
+	k.must(it.Err())
+	for key, r := range all {
+		k.must(k.objects.Refusals.Put(key, r))
+	}
+}
+
 // TestEarlySYNModel: whatever clients and user space do in whatever order, the kernel does as the model.
 func TestEarlySYNModel(t *testing.T) {
 	r := kerneltest.Rand(t)
@@ -107,7 +126,12 @@ func TestEarlySYNModel(t *testing.T) {
 		k.early(map[bool]Early{false: EarlyOptimistic, true: EarlyConnectFirst}[first])
 		m := &synModel{first: first, syns: make(map[SYN]relaySynState), refused: make(map[SYN]bool)}
 		met := make(map[relayVerdict]int)
+		renewed := time.Now()
 		for range 4000 {
+			if time.Since(renewed) > time.Second {
+				k.renewRefusals()
+				renewed = time.Now()
+			}
 			f := families[r.IntN(2)]
 			s := f.syn(f.clientAt(r.IntN(3), uint16(4000+r.IntN(4))), 443, packet.Seq(r.IntN(3)))
 			syn := SYN{s.Src, s.Dst, uint32(s.Seq)}

@@ -16,6 +16,7 @@ func TestKernels(t *testing.T) {
 	s := makeStage(t, steps)
 	for _, k := range quickKernels(t) {
 		t.Run(k, func(t *testing.T) {
+			t.Parallel()
 			g, err := bootGuest(t, s, k, guest.Spec{})
 			if err != nil {
 				t.Fatal(err)

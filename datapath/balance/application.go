@@ -98,8 +98,8 @@ func (a *Applications) load(want Application) (*group, error) {
 		return nil, err
 	}
 	var objects applicationObjects
-	if err := spec.LoadAndAssign(&objects, nil); err != nil {
-		return nil, fmt.Errorf("load the program: %w", err)
+	if err := datapath.LoadObjects(spec, &objects, nil); err != nil {
+		return nil, err
 	}
 	return &group{Application: want, at: datapath.Cgroup{Dir: dir}, program: objects.ApplicationMark}, nil
 }

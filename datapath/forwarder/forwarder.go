@@ -171,8 +171,8 @@ func (f *Forwarder) load() error {
 		return err
 	}
 	defer datapath.CloseMaps(remembered)
-	if err := spec.LoadAndAssign(&f.objects, &ebpf.CollectionOptions{MapReplacements: remembered}); err != nil {
-		return fmt.Errorf("load the program: %w", err)
+	if err := datapath.LoadObjects(spec, &f.objects, &ebpf.CollectionOptions{MapReplacements: remembered}); err != nil {
+		return err
 	}
 	if err := f.keepBindings(remembered); err != nil {
 		return err

@@ -76,8 +76,8 @@ func Load(o Options) (*Purge, error) {
 	}
 	spec.Maps[purgeMapMarks].MaxEntries = datapath.RingSize(o.Marks, int(unsafe.Sizeof(purgeMark{})), 64<<10, 16<<20)
 	p := &Purge{groups: make(map[string]*datapath.Cgroup)}
-	if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
-		return nil, fmt.Errorf("load the program: %w", err)
+	if err := datapath.LoadObjects(spec, &p.objects, nil); err != nil {
+		return nil, err
 	}
 	return p, nil
 }

@@ -120,8 +120,8 @@ func (q *QUIC) load(pinned map[string]*ebpf.Map) error {
 		}
 	}
 	var objects quicObjects
-	if err := spec.LoadAndAssign(&objects, opts); err != nil {
-		return fmt.Errorf("load the program: %w", err)
+	if err := datapath.LoadObjects(spec, &objects, opts); err != nil {
+		return err
 	}
 	q.programs, q.maps = objects.quicPrograms, objects.quicMaps
 	q.links = datapath.NewLinks(q.options.State, q.programs.QuicIngress)

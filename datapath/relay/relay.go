@@ -121,8 +121,8 @@ func (r *Relay) load() error {
 	events := spec.Maps[relayMapEvents]
 	events.MaxEntries = uint32(r.options.Readers)
 	ring := events.InnerMap.Copy()
-	if err := spec.LoadAndAssign(&r.objects, nil); err != nil {
-		return fmt.Errorf("load the program: %w", err)
+	if err := datapath.LoadObjects(spec, &r.objects, nil); err != nil {
+		return err
 	}
 	return r.openRings(ring)
 }

@@ -164,8 +164,8 @@ func (r *Router) load(pinned map[string]*ebpf.Map) error {
 			return fmt.Errorf("adopt %s: %w", r.options.State, err)
 		}
 	}
-	if err := spec.LoadAndAssign(&objs, opts); err != nil {
-		return fmt.Errorf("load the program: %w", err)
+	if err := datapath.LoadObjects(spec, &objs, opts); err != nil {
+		return err
 	}
 	r.programs, r.maps = objs.routerPrograms, objs.routerMaps
 	r.links = datapath.NewLinks(r.options.State, r.programs.RouterIngress)

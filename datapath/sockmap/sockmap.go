@@ -37,8 +37,8 @@ func Load(pairs int) (*Sockmap, error) {
 		m.MaxEntries = uint32(2 * pairs)
 	}
 	m := &Sockmap{}
-	if err := spec.LoadAndAssign(&m.objects, nil); err != nil {
-		return nil, fmt.Errorf("load the program: %w", err)
+	if err := datapath.LoadObjects(spec, &m.objects, nil); err != nil {
+		return nil, err
 	}
 	err = link.RawAttachProgram(link.RawAttachProgramOptions{
 		Target: m.objects.Sources.FD(), Program: m.objects.SockmapRedirect, Attach: ebpf.AttachSkSKBStreamVerdict,

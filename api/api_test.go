@@ -60,7 +60,7 @@ func session(i int) RouterSession {
 func TestEverythingArrives(t *testing.T) {
 	status := RouterStatus{
 		Process:    Process{Version: "v1", PID: 7, Started: time.Unix(1, 0).UTC(), Config: "router.yaml", Loaded: time.Unix(2, 0).UTC(), Kernel: "6.18.0"},
-		Features:   []Feature{{"bpf_sk_assign_tcp_reqsk", false, "needs Linux 6.9"}},
+		Features:   []Feature{{"resets", false, "missing capability"}},
 		Interfaces: []RouterInterface{{"eth0", true, ""}},
 		VIPs:       []RouterVIP{{netip.MustParseAddrPort("[2001:db8::9]:443"), "handoff", "http", true, 2, "hold", []RouterCertificate{{File: "/a.pem"}}, &RouterController{true, 8, 11, map[string]uint64{"undone": 2}}}},
 		Pools: []RouterPool{{"video", "hash", "safe", []netip.Addr{netip.MustParseAddr("10.2.1.1")}, []RouterSurrogate{{

@@ -14,15 +14,11 @@ const BPFFS = "/sys/fs/bpf"
 
 // EnsureBPFFS makes sure that dir is on a BPF file system, and mounts the usual one when nobody has.
 func EnsureBPFFS(dir string) error {
-	onBPFFS := func(dir string) bool {
-		var st unix.Statfs_t
-		return unix.Statfs(dir, &st) == nil && st.Type == unix.BPF_FS_MAGIC
-	}
 	if onBPFFS(dir) {
 		return nil
 	}
 	if clean := filepath.Clean(dir); clean != BPFFS && !strings.HasPrefix(clean, BPFFS+"/") {
-		return fmt.Errorf("state directory: %s is not on a BPF file system (mount -t bpf bpf %s)", dir, dir)
+		return fmt.Errorf("state directory: %s is not on a BPF file system: use a directory below %s, such as %s/baton", dir, BPFFS, BPFFS)
 	}
 	if !onBPFFS(BPFFS) {
 		if err := unix.Mount("bpf", BPFFS, "bpf", 0, "mode=0700"); err != nil {
@@ -33,4 +29,9 @@ func EnsureBPFFS(dir string) error {
 		return fmt.Errorf("make %s: %w", dir, err)
 	}
 	return nil
+}
+
+func onBPFFS(dir string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(dir, &st) == nil && st.Type == unix.BPF_FS_MAGIC
 }

@@ -46,7 +46,7 @@ func TestRefusal(t *testing.T) {
 		err := datapath.LoadObjects(refusedSpec(), &objects, nil)
 		slog.SetDefault(before)
 		want := regexp.MustCompile(`^program reads_wild is refused by Linux \d[^ ]*: invalid read from stack R10 off=8 size=8; please report this, ` +
-			`with what --log-level debug adds$`)
+			`with the log of run --log-level debug$`)
 		if err == nil || !want.MatchString(err.Error()) || !errors.Is(err, unix.EACCES) {
 			t.Errorf("%q, want %s", err, want)
 		}
@@ -60,7 +60,21 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// TestOneLoader: every program is loaded by LoadObjects or TryPrograms, so that no verifier's log reaches a user. Probes load programs of a few instructions.
+// TestAllRefusals: to try programs is to name all that are refused.
+func TestAllRefusals(t *testing.T) {
+	kerneltest.Need(t)
+	spec := refusedSpec()
+	also := spec.Programs["reads_wild"].Copy()
+	also.Name = "also_wild"
+	spec.Programs["also_wild"] = also
+	err := datapath.ProgramsOf("test", func() (*ebpf.CollectionSpec, error) { return spec, nil }).Try()
+	want := regexp.MustCompile(`^program also_wild is refused by Linux .*; program reads_wild is refused by Linux .*$`)
+	if err == nil || !want.MatchString(err.Error()) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// TestOneLoader: every program is loaded by LoadObjects, or tried by ProgramsOf, so that no verifier's log reaches a user. Probes load programs of a few instructions.
 func TestOneLoader(t *testing.T) {
 	other := regexp.MustCompile(`\.LoadAndAssign\(|\.NewCollection|ebpf\.NewProgram(WithOptions)?\(|load[A-Z]\w*Objects\(`)
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {

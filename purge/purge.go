@@ -74,7 +74,7 @@ func New(o Options) (_ *Purge, err error) {
 			err = errors.Join(err, p.Close())
 		}
 	}()
-	if err := kernel.Probe(); err != nil {
+	if err := datapath.Require("purge", Needs); err != nil {
 		return nil, err
 	}
 	for range min(runtime.GOMAXPROCS(0), mostEnders) {
@@ -83,9 +83,6 @@ func New(o Options) (_ *Purge, err error) {
 			return nil, err
 		}
 		p.diags = append(p.diags, c)
-	}
-	if err := p.diags[0].Probe(); err != nil {
-		return nil, err
 	}
 	var lacks error
 	if p.resets, lacks = reset.Open(); lacks != nil {

@@ -74,7 +74,7 @@ func (r *Router) eachSession(yield func(api.RouterSession) bool) error {
 func (r *Router) Status() (api.RouterStatus, error) {
 	s := r.current()
 	st := api.RouterStatus{
-		Process: daemon.Process("router", r.o.Version, r.started), Features: []api.Feature{assigns()}, Interfaces: r.interfaces(),
+		Process: daemon.Process("router", r.o.Version, r.started), Features: []api.Feature{}, Interfaces: r.interfaces(),
 		Limit: r.dp.Sessions(), Packets: make(map[string]uint64),
 	}
 	st.Config, st.Loaded = s.cfg.File, time.Unix(0, r.loaded.Load())
@@ -116,14 +116,6 @@ func (r *Router) Status() (api.RouterStatus, error) {
 	st.Warnings = append(st.Warnings, r.shared.warnings()...)
 	st.QUIC, err = r.statusQUIC()
 	return st, err
-}
-
-func assigns() api.Feature {
-	f := api.Feature{Name: "bpf_sk_assign_tcp_reqsk", Used: kernel.CanAssign()}
-	if !f.Used {
-		f.Reason = "needs Linux 6.9: what cannot be spliced is reset"
-	}
-	return f
 }
 
 // interfaces lists those that the data path is attached to.

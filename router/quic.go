@@ -91,6 +91,9 @@ func (r *Router) openQUIC(s *state) error {
 	return q.kernel.SetVIPs(vips)
 }
 
+// quicPrograms is the feature that the programs for QUIC load.
+var quicPrograms = kernel.Programs
+
 // startQUIC opens the data path for QUIC, and serves it until the router stops.
 func (r *Router) startQUIC(cfg *config.Config) (err error) {
 	q := new(quicPath)

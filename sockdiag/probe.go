@@ -8,6 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// CanDestroy returns why connections of this host cannot be ended.
+func CanDestroy() error {
+	c, err := Open()
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.Probe(), c.Close())
+}
+
 // Probe returns an error if the kernel cannot end sockets, or the user may not.
 func (c *Conn) Probe() error {
 	nobody := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0) // no connection has port 0

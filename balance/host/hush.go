@@ -48,6 +48,12 @@ func hasTable(name string) (bool, error) {
 	return false, nil
 }
 
+// TryNftables returns why the host has no nftables.
+func TryNftables() error {
+	_, err := hasTable("")
+	return err
+}
+
 func undoHush(h Hush) (bool, error) {
 	there, err := hasTable(h.Table)
 	if err != nil || !there {

@@ -2,6 +2,9 @@ package host
 
 import kernel "baton/datapath/balance"
 
+// NeedsOfMarks is what marking the sockets of applications needs of a host.
+var NeedsOfMarks = kernel.Needs
+
 // marks are the control groups whose sockets are marked. They go with the process.
 type marks struct {
 	applications *kernel.Applications // nil: none

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"baton/datapath"
 )
@@ -35,16 +34,14 @@ type group struct {
 	program *ebpf.Program
 }
 
-// Probe returns what a kernel or a user lacks for marking sockets.
-func Probe() error {
-	err := datapath.RequireCapabilities([]datapath.Capability{
-		{Bit: unix.CAP_BPF, Name: "CAP_BPF", Why: "to load programs"},
-		{Bit: unix.CAP_NET_ADMIN, Name: "CAP_NET_ADMIN", Why: "to attach programs to control groups"},
-	})
-	if err != nil {
-		return err
-	}
-	return datapath.RequireCgroups(ebpf.CGroupSock)
+// Needs is what marking the sockets of applications needs of a host.
+var Needs = []datapath.Need{
+	{Feature: datapath.CapBPF, For: "load programs"},
+	{Feature: datapath.CapNetAdmin, For: "attach programs to control groups"},
+	{Feature: datapath.BPF, For: "load programs"},
+	{Feature: datapath.SockCreate, For: "mark the sockets of control groups"},
+	{Feature: datapath.Cgroup2, For: "find the control groups"},
+	{Feature: datapath.ProgramsOf("balance", loadApplication)},
 }
 
 // Set says which control groups there are from now on. Those that are as they were stay attached.
@@ -75,7 +72,7 @@ func (a *Applications) Set(all []Application) error {
 
 func (a *Applications) load(want Application) (*group, error) {
 	if len(a.groups) == 0 {
-		if err := Probe(); err != nil {
+		if err := datapath.Require("balance", Needs); err != nil {
 			return nil, err
 		}
 	}

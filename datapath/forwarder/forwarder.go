@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -99,12 +98,25 @@ type Forwarder struct {
 	upcalls  *ringbuf.Reader
 }
 
+// Needs is what the forwarder needs of a host.
+var Needs = []datapath.Need{
+	{Feature: datapath.Kernel},
+	{Feature: datapath.CapNetAdmin, For: "attach programs and make the loop device"},
+	{Feature: datapath.CapBPF, For: "load programs and maps"},
+	{Feature: datapath.CapPerfmon, For: "load programs that index tables"}, // without it the verifier rejects variable offsets into records
+	{Feature: datapath.BPF, For: "load programs"},
+	{Feature: datapath.BPFFileSystem, For: "keep flow entries while its process is replaced"},
+	{Feature: datapath.Tun, For: "make the loop device"},
+	{Feature: datapath.TCX, For: "attach programs to interfaces"},
+	{Feature: datapath.JIT, For: "call functions of the kernel"},
+	{Feature: datapath.BTF, For: "call functions of the kernel"},
+	{Feature: datapath.ProgramsOf("forwarder", loadForwarder)},
+}
+
 // Open loads the programs with empty tables, and makes the loop device or takes over an earlier process's. Nothing is attached yet. The caller
 // closes the Forwarder; attached programs keep running with their tables until Remove.
 func Open(o Options) (_ *Forwarder, err error) {
-	// Without it the verifier rejects variable offsets into records.
-	perfmon := datapath.Capability{Bit: unix.CAP_PERFMON, Name: "CAP_PERFMON", Why: "to load programs that index tables"}
-	if err := datapath.Require(append(slices.Clone(datapath.Needed), perfmon)); err != nil {
+	if err := datapath.Require("forwarder", Needs); err != nil {
 		return nil, err
 	}
 	if err := datapath.EnsureBPFFS(filepath.Dir(o.State)); err != nil {

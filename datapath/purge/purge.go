@@ -37,17 +37,19 @@ type Options struct {
 // MaxCgroups is the most control groups that a Purge may be attached to.
 const MaxCgroups = int(purgeBoundMAX_GROUPS)
 
-// Probe returns what a kernel or a user lacks for the purge.
-func Probe() error {
-	err := datapath.Require([]datapath.Capability{
-		{Bit: unix.CAP_PERFMON, Name: "CAP_PERFMON", Why: "to load programs that look into sockets"},
-		{Bit: unix.CAP_NET_ADMIN, Name: "CAP_NET_ADMIN", Why: "to attach programs and to end connections"},
-		{Bit: unix.CAP_BPF, Name: "CAP_BPF", Why: "to load programs and maps"},
-	})
-	if err != nil {
-		return err
-	}
-	return datapath.RequireSockets()
+// Needs is what the purge's programs need of a host.
+var Needs = []datapath.Need{
+	{Feature: datapath.Kernel},
+	{Feature: datapath.CapPerfmon, For: "load programs that look into sockets"},
+	{Feature: datapath.CapNetAdmin, For: "attach programs and end connections"},
+	{Feature: datapath.CapBPF, For: "load programs and maps"},
+	{Feature: datapath.BPF, For: "load programs"},
+	{Feature: datapath.BTF, For: "look into sockets"},
+	{Feature: datapath.SockOps, For: "watch the connections of control groups"},
+	{Feature: datapath.Cgroup2, For: "find the control groups"},
+	{Feature: datapath.JIT, For: "call back its programs"},
+	{Feature: datapath.IPv6, Without: "IPv4 only"},
+	{Feature: datapath.ProgramsOf("purge", loadPurge)},
 }
 
 // Load loads the programs without attaching them. The caller closes the Purge.
@@ -55,7 +57,7 @@ func Load(o Options) (*Purge, error) {
 	if o.Marks < 1 {
 		return nil, fmt.Errorf("load the purge: %d marks: at least one", o.Marks)
 	}
-	if err := Probe(); err != nil {
+	if err := datapath.Require("purge", Needs); err != nil {
 		return nil, err
 	}
 	spec, err := loadPurge()

@@ -44,10 +44,20 @@ type QUIC struct {
 	adopted   bool
 }
 
+// Programs is the feature that the programs for QUIC load.
+var Programs = datapath.ProgramsOf("router for QUIC", loadQuic)
+
+var needs = []datapath.Need{
+	{Feature: datapath.Kernel},
+	{Feature: datapath.CapNetAdmin, For: "attach programs"},
+	{Feature: datapath.CapBPF, For: "load programs and maps"},
+	{Feature: datapath.BPF, For: "load programs"},
+}
+
 // Open adopts the state of an earlier process in o.State with its sessions, or creates a new one. The caller closes the QUIC; the state
 // stays until Remove.
 func Open(o Options) (_ *QUIC, err error) {
-	if err := datapath.Require(datapath.Needed); err != nil {
+	if err := datapath.Require("router", needs); err != nil {
 		return nil, err
 	}
 	q := &QUIC{options: o}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"golang.org/x/sys/unix"
 
 	"baton/datapath"
 )
@@ -59,14 +58,18 @@ type attachment struct {
 	ingress, returns link.Link
 }
 
-// Probe returns an error if the kernel or the user's capabilities do not suffice.
-func Probe() error {
-	// Without it the verifier does not allow reading sockets.
-	perfmon := datapath.Capability{Bit: unix.CAP_PERFMON, Name: "CAP_PERFMON", Why: "to load programs that read sockets"}
-	if err := datapath.Require(append([]datapath.Capability{perfmon}, datapath.Needed...)); err != nil {
-		return err
-	}
-	return datapath.RequireSockets()
+// Needs is what the relay's programs need of a host.
+var Needs = []datapath.Need{
+	{Feature: datapath.Kernel},
+	{Feature: datapath.CapPerfmon, For: "load programs that read sockets"}, // without it the verifier does not allow that
+	{Feature: datapath.CapNetAdmin, For: "attach programs"},
+	{Feature: datapath.CapBPF, For: "load programs and maps"},
+	{Feature: datapath.BPF, For: "load programs"},
+	{Feature: datapath.TCX, For: "attach programs to interfaces"},
+	{Feature: datapath.JIT, For: "call back its programs"},
+	{Feature: datapath.BTF, For: "read sockets"},
+	{Feature: datapath.SockOps, For: "set the initial window of trunks"},
+	{Feature: datapath.ProgramsOf("relay", loadRelay)},
 }
 
 // Load loads the programs without attaching them. The caller closes the Relay. The error is ErrInUse if another process uses the table for
@@ -75,7 +78,7 @@ func Load(o Options) (_ *Relay, err error) {
 	if o.Early < 1 || o.PerSource < 1 || o.Expire <= 0 {
 		return nil, fmt.Errorf("load the relay: limits of %d early SYNs, %d per client, %v: must be positive", o.Early, o.PerSource, o.Expire)
 	}
-	if err := Probe(); err != nil {
+	if err := datapath.Require("relay", Needs); err != nil {
 		return nil, err
 	}
 	o.Readers = max(1, o.Readers)

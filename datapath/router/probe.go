@@ -1,33 +1,25 @@
 package router
 
-import (
-	"fmt"
-	"slices"
+import "baton/datapath"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/features"
-	"golang.org/x/sys/unix"
-
-	"baton/datapath"
-)
+// Needs is what the router's data path needs of a host.
+var Needs = []datapath.Need{
+	{Feature: datapath.Kernel},
+	{Feature: datapath.CapNetAdmin, For: "attach programs and make the tap"},
+	{Feature: datapath.CapBPF, For: "load programs and maps"},
+	{Feature: datapath.CapNetRaw, For: "open server legs"},
+	{Feature: datapath.CapPerfmon, For: "skip the checks for unprivileged programs; CAP_SYS_ADMIN includes it"}, // in which the verifier of Linux 6.18 fails
+	{Feature: datapath.BPF, For: "load programs"},
+	{Feature: datapath.BPFFileSystem, For: "keep sessions while its process is replaced"},
+	{Feature: datapath.Tun, For: "pass packets to its process"},
+	{Feature: datapath.TCX, For: "attach programs to interfaces"},
+	{Feature: datapath.JIT, For: "call functions of the kernel"},
+	{Feature: datapath.BTF, For: "call functions of the kernel"},
+	{Feature: datapath.SYNCookies, For: "answer clients' SYNs"},
+	{Feature: datapath.AssignTCP, For: "proxy what cannot be spliced"},
+	{Feature: datapath.IPv6, Without: "IPv4 only"},
+	{Feature: datapath.ProgramsOf("router", loadRouter)},
+}
 
 // Probe reports what the kernel or the user's capabilities lack for the router's data path.
-func Probe() error {
-	if err := datapath.Require(append(slices.Clone(datapath.Needed),
-		datapath.Capability{Bit: unix.CAP_NET_RAW, Name: "CAP_NET_RAW", Why: "to open server legs"},
-		datapath.Capability{Bit: unix.CAP_PERFMON, Name: "CAP_SYS_ADMIN", Why: "to load programs without the checks that Linux makes of strangers' ones"}, // in which the verifier of Linux 6.18 fails
-	)); err != nil {
-		return err
-	}
-	if err := features.HaveProgramHelper(ebpf.SchedCLS, asm.FnTcpRawGenSyncookieIpv4); err != nil {
-		return fmt.Errorf("the kernel cannot make SYN cookies for BPF (CONFIG_SYN_COOKIES): %w", err)
-	}
-	return nil
-}
-
-// CanAssign reports whether a connection that the kernel program has accepted can be assigned to a listening socket
-// (bpf_sk_assign_tcp_reqsk, Linux 6.9). Without it, connections that cannot be spliced are reset.
-func CanAssign() bool {
-	return datapath.KernelIs(6, 9)
-}
+func Probe() error { return datapath.Require("router", Needs) }

@@ -21,12 +21,19 @@ type Sockmap struct {
 	objects sockmapObjects
 }
 
+var needs = []datapath.Need{
+	{Feature: datapath.Kernel},
+	{Feature: datapath.CapNetAdmin, For: "attach programs"},
+	{Feature: datapath.CapBPF, For: "load programs and maps"},
+	{Feature: datapath.BPF, For: "load programs"},
+}
+
 // Load loads the program, for so many pairs at one time. The caller closes the Sockmap.
 func Load(pairs int) (*Sockmap, error) {
 	if pairs < 1 {
 		return nil, fmt.Errorf("load the sockmap: %d pairs: at least one", pairs)
 	}
-	if err := datapath.Require(datapath.Needed); err != nil {
+	if err := datapath.Require("sockmap", needs); err != nil {
 		return nil, err
 	}
 	spec, err := loadSockmap()

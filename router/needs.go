@@ -1,0 +1,14 @@
+package router
+
+import (
+	"slices"
+
+	"baton/datapath"
+	kernel "baton/datapath/router"
+)
+
+// Needs is what the router needs of a host.
+var Needs = append(slices.Clone(kernel.Needs),
+	datapath.Need{Feature: quicPrograms, Without: "no VIPs of QUIC"},
+	datapath.Need{Feature: datapath.CapNetBind, Without: "no VIPs below port 1024"},
+)

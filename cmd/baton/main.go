@@ -42,7 +42,7 @@ func tree(e cli.Env) *cobra.Command {
 	for _, of := range elsewhere() {
 		root.AddCommand(of.command(e))
 	}
-	root.AddCommand(getCommand(e), topCommand(e), part.HostStatus(e, "baton", onHost), part.Version(e, "baton", version))
+	root.AddCommand(getCommand(e), topCommand(e), part.HostStatus(e, "baton", onHost), part.CheckHost(e, "baton", tools), part.Version(e, "baton", version))
 	return root
 }
 

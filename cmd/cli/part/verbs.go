@@ -9,11 +9,13 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"baton/api"
 	"baton/cmd/cli"
+	"baton/datapath"
 	"baton/document"
 )
 
@@ -134,6 +136,9 @@ status is then 2. Warnings leave it at 0.`,
 		Example: fmt.Sprintf("  %[2]s %[1]s check -c %[1]s.yaml\n  %[2]s %[1]s check -o json", p.Name, p.program()),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			have, err := p.checked("check", file)
+			if err == nil {
+				err = p.fitsHost(file, &have)
+			}
 			if err == nil && p.Fits != nil {
 				err = p.Fits(file, &have)
 			}
@@ -160,6 +165,25 @@ status is then 2. Warnings leave it at 0.`,
 		c.Flags().BoolVar(&connect, "connect", false, "also connect to the servers from here, and warn of what does not fit")
 	}
 	return c
+}
+
+// fitsHost warns of what keeps the part from starting on this host. The file may be for another one, and who checks it may have fewer rights than the
+// daemon.
+func (p *Part) fitsHost(file string, have *Checked) error {
+	if p.Needs == nil {
+		return nil
+	}
+	needs, err := p.Needs(file)
+	if err != nil {
+		return err
+	}
+	needs = slices.DeleteFunc(needs, func(n datapath.Need) bool {
+		return n.Without != "" || n.Feature.Kind == datapath.Capability || n.Feature.Kind == datapath.Programs
+	})
+	for _, lack := range datapath.Lacks(p.Name, new(datapath.Trials).Examine(needs)) {
+		have.Warnings = append(have.Warnings, lack.Error())
+	}
+	return nil
 }
 
 func (p *Part) statusCommand(e cli.Env) *cobra.Command {

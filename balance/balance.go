@@ -29,6 +29,7 @@ import (
 	"baton/balance/policy"
 	"baton/balance/tables"
 	"baton/daemon"
+	"baton/datapath"
 	"baton/sockdiag"
 )
 
@@ -115,6 +116,9 @@ func New(o Options) (_ *Balance, err error) {
 			err = errors.Join(err, b.Close())
 		}
 	}()
+	if err := datapath.Require("balance", Needs(o.Config)); err != nil { // before touching the host
+		return nil, err
+	}
 	if b.state, err = (state{}).configure(o.Config); err != nil {
 		return nil, err
 	}

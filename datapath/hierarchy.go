@@ -34,7 +34,7 @@ func (h *Hierarchy) Dir(group string) (string, error) {
 	if h.mount == nil {
 		fd, failed := detachedCgroup()
 		if failed != nil {
-			return "", fmt.Errorf("%w; and to mount it here: %w", err, failed)
+			return "", fmt.Errorf("%w, and none can be mounted: %w", err, failed)
 		}
 		h.mount = os.NewFile(uintptr(fd), "cgroup2")
 	}
@@ -68,7 +68,7 @@ func detachedCgroup() (int, error) {
 	return mount, nil
 }
 
-var errNotMounted = errors.New("no version 2 is mounted (mount -t cgroup2 none /sys/fs/cgroup)")
+var errNotMounted = errors.New("no version 2 is mounted")
 
 // OwnCgroup is the path of this process's control group (version 2) in the hierarchy.
 func OwnCgroup() (string, error) {

@@ -79,7 +79,7 @@ func (t *Trials) Examine(needs []Need) []Finding {
 	for _, n := range needs {
 		f, tried := t.found[n.Feature.Name]
 		if !tried {
-			if n.Feature.Kind == Programs && slices.ContainsFunc(out, func(f Finding) bool { return f.State != Present && f.Without == n.Without }) {
+			if n.Feature.Kind == Programs && slices.ContainsFunc(out, n.dependsOn) {
 				f.Err = errUnknown
 			} else {
 				f.Err = n.Feature.Try()
@@ -91,6 +91,11 @@ func (t *Trials) Examine(needs []Need) []Finding {
 		out = append(out, f)
 	}
 	return out
+}
+
+// dependsOn tells whether it is for another lack that programs would be refused.
+func (n Need) dependsOn(f Finding) bool {
+	return f.State != Present && (f.Feature.Kind == KernelVersion || f.Without == n.Without)
 }
 
 // errUnknown is of a trial that depends on something else that is not there.

@@ -69,6 +69,7 @@ func TestProgramsNeedTheRest(t *testing.T) {
 	}{
 		{[]Need{missing, {Feature: programs}}, Unknown},
 		{Optional([]Need{missing, {Feature: programs}}, "less"), Unknown},
+		{[]Need{{Feature: feature("Linux", KernelVersion, absent)}, {Feature: programs, Without: "less"}}, Unknown},
 		{[]Need{other, {Feature: programs}}, Present},
 	} {
 		if found := new(Trials).Examine(tt.needs); found[1].State != tt.want {

@@ -37,7 +37,7 @@ next start takes them over; ` + "`baton balance cleanup`" + ` removes everything
 			}
 			return cfg.Control, nil
 		},
-		Schema: config.Schema, Needs: needsOfBalance,
+		Schema: config.Schema, Needs: byConfig(config.Load, balance.Needs),
 		Check: checkBalance, Fits: fitBalance, Run: runBalance, Status: balanceStatus, Cleanup: cleanBalance,
 	}
 }

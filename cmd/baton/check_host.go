@@ -3,8 +3,6 @@ package main
 import (
 	"slices"
 
-	"baton/balance"
-	"baton/balance/config"
 	"baton/cmd/cli"
 	"baton/cmd/cli/part"
 	"baton/datapath"
@@ -25,13 +23,16 @@ func always(needs []datapath.Need) func(string) ([]datapath.Need, error) {
 	return func(string) ([]datapath.Need, error) { return slices.Clone(needs), nil }
 }
 
-func needsOfBalance(file string) ([]datapath.Need, error) {
-	if file == "" {
-		return balance.Needs(nil), nil
+// byConfig is for parts whose needs depend on their configuration.
+func byConfig[C any](load func(file string) (*C, error), needs func(*C) []datapath.Need) func(string) ([]datapath.Need, error) {
+	return func(file string) ([]datapath.Need, error) {
+		if file == "" {
+			return needs(nil), nil
+		}
+		cfg, err := load(file)
+		if err != nil {
+			return nil, cli.UsageError{Err: err}
+		}
+		return needs(cfg), nil
 	}
-	cfg, err := config.Load(file)
-	if err != nil {
-		return nil, cli.UsageError{Err: err}
-	}
-	return balance.Needs(cfg), nil
 }

@@ -40,7 +40,7 @@ func TestCheckHostWithoutRights(t *testing.T) {
 	lab.NeedRoot(t)
 	status, out, errs := unprivileged(t, "check-host", "router", "get")
 	if status != cli.Failure || errs != "baton: this host cannot run: router\n" || !strings.Contains(out, "\nget     works\n") ||
-		!strings.Contains(out, "\nCAP_NET_BIND_SERVICE, CAP_NET_ADMIN, CAP_BPF, CAP_NET_RAW, CAP_PERFMON: this root lacks rights, as in a container: give it --privileged, ") {
+		!strings.Contains(out, "\nCAP_NET_ADMIN, CAP_BPF, CAP_NET_RAW, CAP_PERFMON, CAP_NET_BIND_SERVICE: this root lacks rights, as in a container: give it --privileged, ") {
 		t.Errorf("status %d, %s\n%s", status, errs, out)
 	}
 	if status, out, errs := unprivileged(t, "check-host", "--kernel"); status != 0 || out+errs != "" {

@@ -34,7 +34,7 @@ timeouts.stop for the remaining ones.`,
 			}
 			return cfg.Control, nil
 		},
-		Schema: config.Schema, Needs: always(relay.Needs),
+		Schema: config.Schema, Needs: byConfig(config.Load, relay.Needs),
 		Check: checkRelay, Run: runRelay, Status: relayStatus,
 		Cleanup: func(string) ([]string, error) { return relay.Cleanup() },
 		More: []func(*part.Part, cli.Env) *cobra.Command{

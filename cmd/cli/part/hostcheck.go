@@ -269,12 +269,14 @@ func printTable(out io.Writer, rows [][]string) error {
 func (h *HostCheck) printReasons(out io.Writer) {
 	var reasons, unknown, rights []string
 	remedy := ""
+	old := slices.ContainsFunc(h.Features, func(f HostFeature) bool { return f.Kind == datapath.KernelVersion && f.State == datapath.Absent })
 	for _, f := range h.Features {
 		switch {
 		case f.State == datapath.Unknown:
 			unknown = append(unknown, f.Name)
 		case f.State == datapath.Absent && f.Kind == datapath.Capability:
 			rights, remedy = append(rights, f.Name), f.Remedy
+		case f.State == datapath.Absent && f.Kind == datapath.KernelFeature && old: // a newer kernel has it
 		case f.State == datapath.Absent:
 			reasons = append(reasons, strings.TrimSuffix(fmt.Sprintf("%s: %s: %s", f.Name, f.Reason, f.Remedy), ": "))
 		}

@@ -74,6 +74,23 @@ func TestCheckHost(t *testing.T) {
 	}
 }
 
+// TestCheckHostOldKernel: an old kernel is one reason; what a newer one has, and programs that it refuses, are not reasons of their own.
+func TestCheckHostOldKernel(t *testing.T) {
+	absent := errors.New("not there")
+	h := examineHost([]Tool{{"dead", []datapath.Need{
+		{Feature: fakeFeature("Linux", datapath.KernelVersion, absent)}, {Feature: fakeFeature("tcx", datapath.KernelFeature, absent)},
+		{Feature: fakeFeature("tun", datapath.Device, absent)}, {Feature: fakeFeature("programs", datapath.Programs, absent), Without: "less"},
+	}}})
+	var out bytes.Buffer
+	h.printReasons(&out)
+	if want := "\nLinux: not there: buy one\ntun: not there: buy one\ncould not be tried, for lack of rights or of something above: programs\n"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+	if p := h.Parts[0]; len(p.Refusal) != 1 || len(p.Lacks) != 3 {
+		t.Errorf("%+v", p)
+	}
+}
+
 // TestCheckHostJSON: programs get all that people do.
 func TestCheckHostJSON(t *testing.T) {
 	_, out, _ := checkHost(t, "-o", "json")

@@ -116,41 +116,48 @@ struct ext_walk {
 	__u32 bits;
 	__u32 next;
 	__u32 rank; /* position of the last header in the order of RFC 8200, 4.1 */
-	__u32 dests;
 };
+
+#define EXT_RANK    16        /* shift of a rank beside its bit */
+#define EXT_DEST_II (1 << 15) /* the second header of destination options, which may be there */
+
+/*
+ * The bit and the rank of a header behind one of that rank; 0: no header with another behind it. A function, as the verifier would follow
+ * each of its results through each round otherwise: Linux 6.19 was at three quarters of its limit.
+ */
+__noinline int ext_kind(__u32 next, __u32 rank)
+{
+	switch (next) {
+	case IPPROTO_HOPOPTS:
+		return EXT_HOP | 1 << EXT_RANK;
+	case IPPROTO_DSTOPTS: /* before a routing header, or last */
+		return EXT_DEST | (rank >= 3 ? 7 : 2) << EXT_RANK;
+	case IPPROTO_ROUTING:
+		return EXT_ROUTER | 3 << EXT_RANK;
+	case IPPROTO_FRAGMENT:
+		return EXT_FRAG | 4 << EXT_RANK;
+	case IPPROTO_AH:
+		return EXT_AUTH | 5 << EXT_RANK;
+	case IPPROTO_ESP:
+		return EXT_ESP | 6 << EXT_RANK;
+	}
+	return 0;
+}
 
 static long ext_header(__u32 i, struct ext_walk *walk)
 {
 	struct frame *frame = walk->frame;
-	__u32 bit, rank, len;
+	__u32 kind = ext_kind(walk->next, walk->rank), bit = kind & 0xffff, rank = kind >> EXT_RANK, len;
 	__u8 head[4];
 
-	switch (walk->next) {
-	case IPPROTO_HOPOPTS:
-		bit = EXT_HOP, rank = 1;
-		break;
-	case IPPROTO_DSTOPTS:
-		bit = EXT_DEST, rank = walk->rank >= 3 ? 7 : 2; /* before a routing header, or last */
-		break;
-	case IPPROTO_ROUTING:
-		bit = EXT_ROUTER, rank = 3;
-		break;
-	case IPPROTO_FRAGMENT:
-		bit = EXT_FRAG, rank = 4;
-		break;
-	case IPPROTO_AH:
-		bit = EXT_AUTH, rank = 5;
-		break;
-	case IPPROTO_ESP:
-		bit = EXT_ESP, rank = 6;
-		break;
-	case IPPROTO_NONE:
-		walk->bits |= EXT_NONEXT;
-		return 1;
-	default:
+	if (!bit) {
+		if (walk->next == IPPROTO_NONE)
+			walk->bits |= EXT_NONEXT;
 		return 1;
 	}
-	if (walk->bits & bit && (bit != EXT_DEST || ++walk->dests > 1))
+	if (bit == EXT_DEST && walk->bits & EXT_DEST && !(walk->bits & EXT_DEST_II))
+		walk->bits |= EXT_DEST_II;
+	else if (walk->bits & bit)
 		walk->bits |= EXT_UNREP;
 	if (rank < walk->rank)
 		walk->bits |= EXT_UNSEQ;
@@ -188,7 +195,7 @@ __noinline int parse_ipv6(struct __sk_buff *skb, struct frame *frame)
 	walk.off = frame->l3 + sizeof(ip);
 	walk.next = ip.nexthdr;
 	bpf_loop(12, ext_header, &walk, 0);
-	frame->fields.ipv6_exthdr = bpf_htons(walk.bits);
+	frame->fields.ipv6_exthdr = bpf_htons(walk.bits & ~EXT_DEST_II);
 	frame->fields.ip_proto = bpf_htons(walk.next);
 	frame->l4 = walk.off;
 	return parse_l4(skb, frame, walk.next);

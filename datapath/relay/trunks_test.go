@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -49,6 +50,19 @@ func wide(fd int) error {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 8<<20)
 }
 
+// needCongestion has the kernel load an algorithm, as a relay does at its start: programs cannot.
+func needCongestion(t testing.TB, name string) {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.SetsockoptString(fd, unix.SOL_TCP, unix.TCP_CONGESTION, name); err != nil {
+		kerneltest.Skip(t, fmt.Sprintf("congestion control %s: %v", name, err))
+	}
+}
+
 func (l *liveRelay) attachCgroup() {
 	l.t.Helper()
 	l.must(l.AttachOwnCgroup())
@@ -82,6 +96,7 @@ func TestTrunksBegin(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		l := newLiveRelay(t, f)
 		l.attachCgroup()
+		needCongestion(t, "bbr")
 		trunk, other := netip.AddrPortFrom(f.relay, 9000), netip.AddrPortFrom(f.relay, 9001)
 		to, at := TrunkKey{TrunkTo, trunk}, TrunkKey{TrunkAt, netip.AddrPortFrom(l.listen.Addr(), 9000)}
 		l.must(l.SetTrunks(map[TrunkKey]TrunkStart{

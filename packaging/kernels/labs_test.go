@@ -4,7 +4,6 @@ import "time"
 
 // labs are tests of each part in networks, that judge by results and bear a machine that is 20 times slower: at most 25.
 var labs = []struct{ part, pkg, tests, shows string }{
-	{"router", "router", "^TestModes$", "handoff, redirect and proxy mode serve side by side, IPv4 and IPv6; upgrade (101); what handoff can only proxy"},
 	{"router", "router", "^TestTLS$", "TLS sessions go to surrogates by name and ALPN, spliced, IPv4 and IPv6"},
 	{"router", "router", "^TestQUIC$", "QUIC connections (v1, v2) go to surrogates by name, IPv4 and IPv6"},
 	{"router", "router", "^TestQUICRestart$", "QUIC connections outlive a restart of the router"},

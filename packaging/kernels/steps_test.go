@@ -47,6 +47,6 @@ func matrix() []step {
 func quick() []step {
 	return append(loads(), step{
 		name: "the router serves", part: "router", shows: "requests go to the server that should answer, by a handoff in the kernel",
-		pkg: "router", tests: "^TestKeepAlive$", bound: 5 * time.Minute,
+		pkg: "router", tests: "^TestModes$", bound: 5 * time.Minute,
 	})
 }

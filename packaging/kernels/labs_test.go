@@ -17,17 +17,17 @@ var labs = []struct{ part, pkg, tests, shows string }{
 	{"router", "router", "^TestUnitsPrivileges$", "the capabilities of the unit suffice"},
 	{"relay", "relay", "^TestEarlyFaults$/in_time_false", "early SYN, optimistic and connect-first, and each fault before SYN-ACK; flows work afterwards"},
 	{"relay", "relay", "^TestTwice$", "relays with plain and intercepting entries; a second one changes nothing"},
-	{"forwarder", "forwarder", "^TestStandalone$", "rules by ovs-ofctl; standalone without a controller"},
+	{"forwarder", "forwarder", "^TestStandalone$", "entries by ovs-ofctl; standalone without a controller"},
 	{"forwarder", "forwarder", "^TestKilled$", "kill -9 and restart with ovs-ofctl: packets pass, rules are kept"},
 	{"forwarder", "forwarder", "^TestPacketOut$", "packet-out by OpenFlow"},
 	{"balance", "balance", "^TestSpread$", "flows are spread over links, each datapath"},
 	{"balance", "balance", "^TestKilled$", "kill -9 of a balance with live flows"},
 	{"purge", "purge", "^TestMoved$/^IPv[46]$", "stalled connections of a client that has moved are purged"},
-	{"get", "cmd/baton", "^TestGet$", "baton get: downloads that break go on"},
-	{"controller", "controller/network", "^TestLine$", "controller: topology and paths over forwarders and Open vSwitch"},
-	{"name server", "cmd/baton-cdn", "^TestNameserverInLab$", "nameserver as its unit runs it: answers by health"},
-	{"controller", "examples/handoff-openflow", "^TestHandoff$", "controller hands a session over in Open vSwitch and the forwarder; also with 1 % loss"},
-	{"anycast", "anycast", "^TestDrainMovesTheRoute$", "anycast: drain moves the route"},
+	{"get", "cmd/baton", "^TestGet$", "a download that breaks continues"},
+	{"controller", "controller/network", "^TestLine$", "topology and paths over forwarders and Open vSwitch"},
+	{"name server", "cmd/baton-cdn", "^TestNameserverInLab$", "the name server as its unit runs it: answers by health"},
+	{"controller", "examples/handoff-openflow", "^TestHandoff$", "the controller hands a session over in Open vSwitch and the forwarder; also with 1 % loss"},
+	{"anycast", "anycast", "^TestDrainMovesTheRoute$", "a drain moves the route"},
 }
 
 // servers are the packages of Debian that the labs run.

@@ -62,10 +62,11 @@ func runGo(t *testing.T, args ...string) {
 	}
 }
 
-// copyTree copies the files of the tree that git knows.
+// copyTree copies what compiled tests read of the tree: files beside the source, examples, packaging, and the page that package.sh follows.
 func (s stage) copyTree(t *testing.T) {
 	t.Helper()
-	script := `git ls-files -z | grep -zvE "^docs/(results|.*\.svg|.*\.cast)" | xargs -0 cp --parents -t "$0"`
+	script := `{ git ls-files -z | grep -zvE "\.(go|md|o)\$|^(docs|dashboard|bpf|\.ci)/|^packaging/(kernels|site|grafana|vale)/|^[^/]*\$"
+		printf 'docs/install.md\0packaging/kernels/package.sh\0'; } | xargs -0 cp --parents -t "$0"`
 	tree := filepath.Join(s.dir, "tree")
 	if err := os.MkdirAll(tree, 0o755); err != nil {
 		t.Fatal(err)

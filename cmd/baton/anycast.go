@@ -35,8 +35,8 @@ the sessions; a planner changes nothing.`,
 			}
 			return cfg.Listen.Control, nil
 		},
-		Schema: config.Schema, Needs: always(anycast.Needs),
-		Check: checkAnycast, Run: runAnycast, Status: anycastStatus, Cleanup: cleanAnycast,
+		Schema: config.Schema,
+		Check:  checkAnycast, Run: runAnycast, Status: anycastStatus, Cleanup: cleanAnycast,
 		More: []func(*part.Part, cli.Env) *cobra.Command{anycastDrainCommand, anycastUndrainCommand, anycastLevelCommand, anycastPlanCommand},
 	}
 }

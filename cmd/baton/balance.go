@@ -37,8 +37,8 @@ next start takes them over; ` + "`baton balance cleanup`" + ` removes everything
 			}
 			return cfg.Control, nil
 		},
-		Schema: config.Schema, Needs: byConfig(config.Load, balance.Needs),
-		Check: checkBalance, Fits: fitBalance, Run: runBalance, Status: balanceStatus, Cleanup: cleanBalance,
+		Schema: config.Schema,
+		Check:  checkBalance, Fits: fitBalance, Run: runBalance, Status: balanceStatus, Cleanup: cleanBalance,
 	}
 }
 

@@ -3,19 +3,49 @@ package main
 import (
 	"slices"
 
+	"baton/anycast"
+	"baton/balance"
+	balanceconfig "baton/balance/config"
 	"baton/cmd/cli"
+	"baton/cmd/cli/hostcheck"
 	"baton/cmd/cli/part"
 	"baton/datapath"
+	"baton/forwarder"
+	"baton/purge"
+	"baton/relay"
+	relayconfig "baton/relay/config"
+	"baton/router"
 )
 
-// tools are the commands that check-host knows.
-func tools() []part.Tool {
-	var all []part.Tool
-	for _, p := range parts() {
-		needs, _ := p.Needs("") // only a file can be wrong
-		all = append(all, part.Tool{Name: p.Name, Needs: needs})
+// needs are what the parts need of a host for a configuration file; without one (""), what any needs.
+var needs = map[string]func(file string) ([]datapath.Need, error){
+	"router":    always(router.Needs),
+	"relay":     byConfig(relayconfig.Load, relay.Needs),
+	"anycast":   always(anycast.Needs),
+	"forwarder": always(forwarder.Needs),
+	"balance":   byConfig(balanceconfig.Load, balance.Needs),
+	"purge":     always(purge.Needs),
+}
+
+// fitParts has the parts check the host that they are on.
+func fitParts(all []*part.Part) []*part.Part {
+	for _, p := range all {
+		p.Lacks = func(file string) ([]string, error) {
+			have, err := needs[p.Name](file)
+			return hostcheck.Lacking(p.Name, have), err
+		}
 	}
-	return append(all, part.Tool{Name: "get"}) // it needs nothing but sockets
+	return all
+}
+
+// tools are the commands that check-host knows.
+func tools() []hostcheck.Tool {
+	var all []hostcheck.Tool
+	for _, p := range parts() {
+		have, _ := needs[p.Name]("") // only a file can be wrong
+		all = append(all, hostcheck.Tool{Name: p.Name, Needs: have})
+	}
+	return append(all, hostcheck.Tool{Name: "get"}) // it needs nothing but sockets
 }
 
 // always is for parts whose needs do not depend on their configuration.

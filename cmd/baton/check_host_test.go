@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"baton/cmd/cli"
-	"baton/cmd/cli/part"
+	"baton/cmd/cli/hostcheck"
 	"baton/datapath"
 	"baton/lab"
 )
@@ -16,7 +16,7 @@ import (
 // TestCheckHost: where the tests run all parts work; without rights those that need some say so.
 func TestCheckHost(t *testing.T) {
 	lab.NeedRoot(t)
-	var h part.HostCheck
+	var h hostcheck.HostCheck
 	if err := json.Unmarshal([]byte(must(t, t.TempDir(), "check-host", "-o", "json")), &h); err != nil {
 		t.Fatal(err)
 	}

@@ -35,8 +35,8 @@ changes take effect only at a restart, which keeps flow entries, too.`,
 			}
 			return cfg.Control, nil
 		},
-		Schema: config.Schema, Needs: always(forwarder.Needs),
-		Check: checkForwarder, Run: runForwarder, Status: forwarderStatus, Cleanup: cleanForwarder,
+		Schema: config.Schema,
+		Check:  checkForwarder, Run: runForwarder, Status: forwarderStatus, Cleanup: cleanForwarder,
 		More: []func(*part.Part, cli.Env) *cobra.Command{forwarderTraceCommand},
 	}
 }

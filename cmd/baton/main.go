@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"baton/cmd/cli"
+	"baton/cmd/cli/hostcheck"
 	"baton/cmd/cli/part"
 )
 
@@ -42,11 +43,11 @@ func tree(e cli.Env) *cobra.Command {
 	for _, of := range elsewhere() {
 		root.AddCommand(of.command(e))
 	}
-	root.AddCommand(getCommand(e), topCommand(e), part.HostStatus(e, "baton", onHost), part.CheckHost(e, "baton", tools), part.Version(e, "baton", version))
+	root.AddCommand(getCommand(e), topCommand(e), part.HostStatus(e, "baton", onHost), hostcheck.Command(e, "baton", tools), part.Version(e, "baton", version))
 	return root
 }
 
 // parts are all parts that run as daemons.
 func parts() []*part.Part {
-	return []*part.Part{routerPart(), relayPart(), anycastPart(), forwarderPart(), balancePart(), purgePart()}
+	return fitParts([]*part.Part{routerPart(), relayPart(), anycastPart(), forwarderPart(), balancePart(), purgePart()})
 }

@@ -32,8 +32,8 @@ not modified. It ends connections that retransmit and get no answer; it leaves i
 			}
 			return cfg.Control, nil
 		},
-		Schema: config.Schema, Needs: always(purge.Needs),
-		Check: checkPurge, Run: runPurge, Status: purgeStatus,
+		Schema: config.Schema,
+		Check:  checkPurge, Run: runPurge, Status: purgeStatus,
 		Cleanup: func(string) ([]string, error) { return nil, nil }, // nothing is pinned
 	}
 }

@@ -34,8 +34,8 @@ timeouts.stop for the remaining ones.`,
 			}
 			return cfg.Control, nil
 		},
-		Schema: config.Schema, Needs: byConfig(config.Load, relay.Needs),
-		Check: checkRelay, Run: runRelay, Status: relayStatus,
+		Schema: config.Schema,
+		Check:  checkRelay, Run: runRelay, Status: relayStatus,
 		Cleanup: func(string) ([]string, error) { return relay.Cleanup() },
 		More: []func(*part.Part, cli.Env) *cobra.Command{
 			relayFlowsCommand, relayRoutesCommand, relayPlanCommand, relayDistancesCommand, relayStopCommand,

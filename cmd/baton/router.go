@@ -40,8 +40,8 @@ without sessions, it removes its kernel state. SIGHUP reloads the configuration,
 			}
 			return cfg.Listen.Control, nil
 		},
-		Schema: config.Schema, Needs: always(router.Needs),
-		Check: checkRouter, Fits: fitRouter, Connects: connectRouter, Run: runRouter, Status: routerStatus, Cleanup: cleanRouter,
+		Schema: config.Schema,
+		Check:  checkRouter, Fits: fitRouter, Connects: connectRouter, Run: runRouter, Status: routerStatus, Cleanup: cleanRouter,
 		More: []func(*part.Part, cli.Env) *cobra.Command{routerSessionsCommand, routerExplainCommand, routerBackendCommand, routerDecisionsCommand},
 	}
 }

@@ -14,7 +14,6 @@ import (
 
 	"baton/api"
 	"baton/cmd/cli"
-	"baton/datapath"
 	"baton/document"
 )
 
@@ -38,8 +37,8 @@ type Part struct {
 	Schema func() document.Schema
 	// Check reads and checks a configuration file, as run does. The error is a mistake of the user's.
 	Check func(file string) (Checked, error)
-	// Needs is what the part needs of a host for a configuration file; without one (""), what any needs. It may be nil.
-	Needs func(file string) ([]datapath.Need, error)
+	// Lacks says what keeps the part from starting on this host with a configuration file, a line each. It may be nil.
+	Lacks func(file string) ([]string, error)
 	// Fits adds how a valid configuration fits this host. It is only for check, as a daemon waits for interfaces and the like. It may be nil.
 	Fits func(file string, have *Checked) error
 	// Connects adds warnings of what the configured servers answer, for check --connect. It may be nil: then there is no such flag.

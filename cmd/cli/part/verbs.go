@@ -9,13 +9,11 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"baton/api"
 	"baton/cmd/cli"
-	"baton/datapath"
 	"baton/document"
 )
 
@@ -167,23 +165,14 @@ status is then 2. Warnings leave it at 0.`,
 	return c
 }
 
-// fitsHost warns of what keeps the part from starting on this host. The file may be for another one, and who checks it may have fewer rights than the
-// daemon.
+// fitsHost warns of what keeps the part from starting on this host.
 func (p *Part) fitsHost(file string, have *Checked) error {
-	if p.Needs == nil {
+	if p.Lacks == nil {
 		return nil
 	}
-	needs, err := p.Needs(file)
-	if err != nil {
-		return err
-	}
-	needs = slices.DeleteFunc(needs, func(n datapath.Need) bool {
-		return n.Without != "" || n.Feature.Kind == datapath.Capability || n.Feature.Kind == datapath.Programs
-	})
-	for _, lack := range datapath.Lacks(p.Name, new(datapath.Trials).Examine(needs)) {
-		have.Warnings = append(have.Warnings, lack.Error())
-	}
-	return nil
+	lacks, err := p.Lacks(file)
+	have.Warnings = append(have.Warnings, lacks...)
+	return err
 }
 
 func (p *Part) statusCommand(e cli.Env) *cobra.Command {

@@ -1,4 +1,4 @@
-package part
+package hostcheck
 
 import (
 	"bytes"
@@ -35,7 +35,7 @@ func checkHost(t *testing.T, args ...string) (status int, out, errs string) {
 	var stdout, stderr bytes.Buffer
 	e := cli.Env{Out: &stdout, Err: &stderr}
 	root := &cobra.Command{Use: "baton"}
-	root.AddCommand(CheckHost(e, "baton", fakeTools))
+	root.AddCommand(Command(e, "baton", fakeTools))
 	return cli.Run(t.Context(), e, root, append([]string{"check-host"}, args...)), stdout.String(), stderr.String()
 }
 

@@ -1,4 +1,5 @@
-package part
+// Package hostcheck tells what a host can do: the command check-host, and what keeps a part from starting here.
+package hostcheck
 
 import (
 	"errors"
@@ -15,7 +16,7 @@ import (
 	"baton/datapath"
 )
 
-// Tool is what check-host knows of a command that is no part.
+// Tool is what check-host knows of a part, or of a command that is none.
 type Tool struct {
 	Name  string
 	Needs []datapath.Need
@@ -147,8 +148,8 @@ func (p *HostPart) said() string {
 	return strings.Join(losses, "; ")
 }
 
-// CheckHost makes the command that tells what this host can do.
-func CheckHost(e cli.Env, program string, all func() []Tool) *cobra.Command {
+// Command makes the command that tells what this host can do.
+func Command(e cli.Env, program string, all func() []Tool) *cobra.Command {
 	var (
 		format cli.Format
 		kernel bool
@@ -180,6 +181,18 @@ The exit status is 1 if a part that is named cannot start here, and with --kerne
 	format.Flag(c)
 	c.Flags().BoolVar(&kernel, "kernel", false, "only compare the kernel's version, and say nothing if it is new enough")
 	return c
+}
+
+// Lacking says what keeps a part from starting on this host, a line each. The file that its needs come from may be for another host, and who
+// asks may have fewer rights than the daemon.
+func Lacking(part string, needs []datapath.Need) (lines []string) {
+	needs = slices.DeleteFunc(slices.Clone(needs), func(n datapath.Need) bool {
+		return n.Without != "" || n.Feature.Kind == datapath.Capability || n.Feature.Kind == datapath.Programs
+	})
+	for _, lack := range datapath.Lacks(part, new(datapath.Trials).Examine(needs)) {
+		lines = append(lines, lack.Error())
+	}
+	return lines
 }
 
 func checkKernel() error {

@@ -51,6 +51,8 @@ rsyslogd:rsyslog
 named-checkzone:bind9-utils
 etcd:etcd-server
 mmdebstrap:mmdebstrap
+debootstrap:debootstrap
+qemu-system-aarch64:qemu-system-arm
 podman:podman
 crun:crun
 busybox:busybox-static

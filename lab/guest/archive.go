@@ -80,10 +80,25 @@ func (c *Cache) openArchive(ctx context.Context, arch string) (*archive, error) 
 
 // writeSources names the archive that this machine's apt uses.
 func (a *archive) writeSources(ctx context.Context) error {
-	mirror, security := "http://deb.debian.org/debian", "http://deb.debian.org/debian-security"
+	mirror, security, err := mirrors(ctx)
+	if err != nil {
+		return err
+	}
+	const key = "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]"
+	var text strings.Builder
+	for _, suite := range []string{Suite, Suite + "-updates", Suite + "-backports"} {
+		fmt.Fprintf(&text, "deb %s %s %s main\n", key, mirror, suite)
+	}
+	fmt.Fprintf(&text, "deb %s %s %s-security main\n", key, security, Suite)
+	return os.WriteFile(filepath.Join(a.dir, "sources.list"), []byte(text.String()), 0o644)
+}
+
+// mirrors returns the addresses of Debian's archive and of its security updates that this machine's apt uses.
+func mirrors(ctx context.Context) (mirror, security string, err error) {
+	mirror, security = "http://deb.debian.org/debian", "http://deb.debian.org/debian-security"
 	out, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(REPO_URI)").Output()
 	if err != nil {
-		return fmt.Errorf("ask apt for its archive: %w", err)
+		return "", "", fmt.Errorf("ask apt for its archive: %w", err)
 	}
 	for uri := range strings.FieldsSeq(string(out)) {
 		switch uri = strings.TrimSuffix(uri, "/"); {
@@ -93,13 +108,7 @@ func (a *archive) writeSources(ctx context.Context) error {
 			security = uri
 		}
 	}
-	const key = "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]"
-	var text strings.Builder
-	for _, suite := range []string{Suite, Suite + "-updates", Suite + "-backports"} {
-		fmt.Fprintf(&text, "deb %s %s %s main\n", key, mirror, suite)
-	}
-	fmt.Fprintf(&text, "deb %s %s %s-security main\n", key, security, Suite)
-	return os.WriteFile(filepath.Join(a.dir, "sources.list"), []byte(text.String()), 0o644)
+	return mirror, security, nil
 }
 
 // options keep apt away from this machine's own lists and packages.
@@ -115,19 +124,15 @@ func (a *archive) options(args ...string) []string {
 	return append(all, args...)
 }
 
-// releases returns the kernels of a flavour, oldest first.
+// releases returns the kernels of a flavour, oldest first: those whose packages are all there. Of some series the modules have gone before the
+// rest.
 func (a *archive) releases(ctx context.Context, flavour Flavour) ([]release, error) {
-	out, err := exec.CommandContext(ctx, "apt-cache", a.options("pkgnames", "linux-image-")...).Output()
+	out, err := exec.CommandContext(ctx, "apt-cache", a.options("pkgnames", "linux-")...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("list the kernels of Debian's archive: %w", err)
 	}
 	name := regexp.MustCompile(`^linux-image-(\d+\.\d+\.\d+\+deb\d+-` + flavour.infix() + a.arch + `)$`)
-	var found []string
-	for line := range strings.FieldsSeq(string(out)) {
-		if m := name.FindStringSubmatch(line); m != nil {
-			found = append(found, m[1])
-		}
-	}
+	found := completeKernels(strings.Fields(string(out)), name)
 	if len(found) == 0 {
 		return nil, errors.New("list the kernels of Debian's archive: there are none")
 	}
@@ -141,6 +146,22 @@ func (a *archive) releases(ctx context.Context, flavour Flavour) ([]release, err
 		all = append(all, release{version: v, own: Series(v) == own})
 	}
 	return all, nil
+}
+
+// completeKernels returns the versions that name finds in a list of packages. From 6.19 on an image has its kernel and modules in packages of
+// their own.
+func completeKernels(packages []string, name *regexp.Regexp) (found []string) {
+	there := map[string]bool{}
+	for _, p := range packages {
+		there[p] = true
+	}
+	for _, p := range packages {
+		m := name.FindStringSubmatch(p)
+		if m != nil && (there["linux-modules-"+m[1]] || !there["linux-binary-"+m[1]]) {
+			found = append(found, m[1])
+		}
+	}
+	return found
 }
 
 // ownSeries is the series of the suite's own kernel: the one that its meta package depends on.

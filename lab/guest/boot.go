@@ -91,7 +91,7 @@ func Boot(ctx context.Context, h *lab.Host, s Spec) (*Guest, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := cache.root(ctx, s.Arch, s.Packages)
+	root, err := cache.root(ctx, s.Arch, s.Packages, func(dir string) error { return cache.configureRoot(ctx, h, s, dir) })
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func Boot(ctx context.Context, h *lab.Host, s Spec) (*Guest, error) {
 			return nil, err
 		}
 	}
-	if err := g.start(h, &s, k, root); err != nil {
+	if err := g.start(h, &s, k, root, "snapshot=on"); err != nil {
 		return nil, err
 	}
 	if err := g.connect(ctx, s.Boot); err != nil {
@@ -118,13 +118,42 @@ func Boot(ctx context.Context, h *lab.Host, s Spec) (*Guest, error) {
 	return g, nil
 }
 
+// configureRoot boots a root of another architecture once, for the scripts of its packages: some minutes.
+func (c *Cache) configureRoot(ctx context.Context, h *lab.Host, s Spec, dir string) error {
+	k, err := c.kernel(ctx, s.Arch, s.Flavour, Suite, dir)
+	if err != nil {
+		return err
+	}
+	g := &Guest{Name: "configure", Kernel: k.version}
+	if g.dir, err = os.MkdirTemp(h.Lab().Dir(), "guest-configure-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(g.dir)
+	s.Append, s.Cards, s.Systemd, s.Name = "guest_init=/usr/local/sbin/guest-configure", nil, false, g.Name
+	if err := g.start(h, &s, k, dir, "snapshot=off"); err != nil {
+		return err
+	}
+	conn, err := g.dialPort(ctx)
+	if err != nil {
+		return errors.Join(err, g.process.Kill())
+	}
+	defer conn.Close()
+	if err := g.process.Wait(ctx); err != nil || !strings.Contains(g.Console(), configured) {
+		return errors.Join(fmt.Errorf("configure the packages: %w\n%s", err, lastLines(g.Console(), 20)), g.process.Kill())
+	}
+	return nil
+}
+
+// configured is what guest-configure says at its end.
+const configured = "guest-configure: done"
+
 // checkTools says what is missing on this machine.
 func (s *Spec) checkTools() error {
 	m, ok := machines[s.Arch]
 	if !ok {
 		return fmt.Errorf("boot guest %s: architecture %q is unknown (amd64 or arm64)", s.Name, s.Arch)
 	}
-	for program, pkg := range map[string]string{m.program: m.package_, "mmdebstrap": "mmdebstrap", "mke2fs": "e2fsprogs", "depmod": "kmod", "xz": "xz-utils",
+	for program, pkg := range map[string]string{m.program: m.package_, "mmdebstrap": "mmdebstrap", "debootstrap": "debootstrap", "mke2fs": "e2fsprogs", "depmod": "kmod", "xz": "xz-utils",
 		"dpkg-deb": "dpkg", "apt-get": "apt", "busybox": "busybox-static"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("boot guest %s: %s is not installed: apt install %s", s.Name, program, pkg)
@@ -133,7 +162,7 @@ func (s *Spec) checkTools() error {
 	return nil
 }
 
-func (g *Guest) start(h *lab.Host, s *Spec, k *kernel, root string) error {
+func (g *Guest) start(h *lab.Host, s *Spec, k *kernel, root, disk string) error {
 	m := machines[s.Arch]
 	line := "console=" + m.console + " panic=-1 net.ifnames=0 guest_name=" + s.Name + " " + s.Append
 	if s.Systemd {
@@ -156,7 +185,7 @@ func (g *Guest) start(h *lab.Host, s *Spec, k *kernel, root string) error {
 	}
 	for i, image := range []string{filepath.Join(root, "root.img"), filepath.Join(k.dir, "modules.img"), g.path("folder.img")} {
 		if _, err := os.Stat(image); err == nil {
-			args = append(args, "-drive", fmt.Sprintf("file=%s,if=none,id=disk%d,format=raw,snapshot=on", image, i), "-device", fmt.Sprintf("virtio-blk-pci,drive=disk%d", i))
+			args = append(args, "-drive", fmt.Sprintf("file=%s,if=none,id=disk%d,format=raw,cache=unsafe,%s", image, i, disk), "-device", fmt.Sprintf("virtio-blk-pci,drive=disk%d", i))
 		}
 	}
 	cards, files, err := openCards(s.Cards)
@@ -174,6 +203,17 @@ func (g *Guest) start(h *lab.Host, s *Spec, k *kernel, root string) error {
 
 func (g *Guest) path(name string) string { return filepath.Join(g.dir, name) }
 
+// dialPort connects to the port of the guest's shell, for which QEMU waits before it boots.
+func (g *Guest) dialPort(ctx context.Context) (conn net.Conn, err error) {
+	err = lab.Poll(10*time.Second, func() (err error) {
+		if conn, err = net.Dial("unix", g.path("shell")); err != nil && ctx.Err() != nil {
+			return fmt.Errorf("QEMU has ended: %s", g.process.Stderr())
+		}
+		return err
+	})
+	return conn, err
+}
+
 // connect waits for the shell of the guest.
 func (g *Guest) connect(ctx context.Context, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -185,13 +225,7 @@ func (g *Guest) connect(ctx context.Context, patience time.Duration) error {
 			cancel()
 		}
 	}()
-	var conn net.Conn
-	err := lab.Poll(10*time.Second, func() (err error) {
-		if conn, err = net.Dial("unix", g.path("shell")); err != nil && ctx.Err() != nil {
-			return fmt.Errorf("QEMU has ended: %s", g.process.Stderr())
-		}
-		return err
-	})
+	conn, err := g.dialPort(ctx)
 	if err != nil {
 		return err
 	}

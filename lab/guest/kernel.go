@@ -66,7 +66,7 @@ func (a *archive) buildKernel(ctx context.Context, dir, version, root string) er
 		return err
 	}
 	packages := []string{"linux-image-" + version}
-	for _, kind := range []string{"linux-base-", "linux-binary-", "linux-modules-"} { // an image is split since 7.0
+	for _, kind := range []string{"linux-base-", "linux-binary-", "linux-modules-"} { // where the image is split
 		if a.has(ctx, kind+version) {
 			packages = append(packages, kind+version)
 		}

@@ -1,6 +1,8 @@
 package guest
 
 import (
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,6 +22,16 @@ func TestChooseRelease(t *testing.T) {
 		if got != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %q, %v, want %q", name, got, err, want)
 		}
+	}
+}
+
+// TestCompleteKernels: one whose modules are not there cannot be booted.
+func TestCompleteKernels(t *testing.T) {
+	packages := strings.Fields("linux-image-6.18.15+deb13-cloud-amd64 linux-image-6.18.15+deb13-amd64 linux-image-7.0.13+deb13-cloud-amd64 " +
+		"linux-binary-7.0.13+deb13-cloud-amd64 linux-image-7.3.4+deb13-cloud-amd64 linux-binary-7.3.4+deb13-cloud-amd64 linux-modules-7.3.4+deb13-cloud-amd64")
+	got := completeKernels(packages, regexp.MustCompile(`^linux-image-(.*-cloud-amd64)$`))
+	if d := cmp.Diff([]string{"6.18.15+deb13-cloud-amd64", "7.3.4+deb13-cloud-amd64"}, got); d != "" {
+		t.Error(d)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -26,7 +27,7 @@ var basePackages = []string{
 var overlay embed.FS
 
 // executables of the overlay; embed keeps no modes.
-var executables = []string{"usr/local/sbin/guest-init", "usr/local/sbin/guest-shell"}
+var executables = []string{"usr/local/sbin/guest-init", "usr/local/sbin/guest-configure", "usr/local/sbin/guest-shell"}
 
 // services that packages start by themselves would take ports and memory of the guest.
 var quietServices = []string{
@@ -34,8 +35,9 @@ var quietServices = []string{
 	"fstrim.timer", "e2scrub_all.timer", "getty@tty1", "serial-getty@ttyS0", "serial-getty@ttyAMA0", "systemd-networkd", "bird", "frr", "etcd",
 }
 
-// root returns the folder of a root's disk (root.img) and busybox, and makes it if it is missing: half a minute on this architecture.
-func (c *Cache) root(ctx context.Context, arch string, packages []string) (string, error) {
+// root returns the folder of a root's disk (root.img) and busybox, and makes it if it is missing: half a minute for this architecture. For
+// another one configure has the packages' scripts run, which this machine cannot.
+func (c *Cache) root(ctx context.Context, arch string, packages []string, configure func(dir string) error) (string, error) {
 	all := slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(basePackages), packages...))))
 	key := sha256.New()
 	fmt.Fprintln(key, all, quietServices)
@@ -53,20 +55,52 @@ func (c *Cache) root(ctx context.Context, arch string, packages []string) (strin
 		return "", err
 	}
 	name := fmt.Sprintf("root-%s-%s-%s", Suite, arch, hex.EncodeToString(key.Sum(nil))[:12])
-	dir, err := c.make(ctx, name, func(dir string) error { return buildRoot(ctx, dir, arch, all, files) })
+	dir, err := c.make(ctx, name, func(dir string) error {
+		if err := unpackRoot(ctx, dir, arch, all); err != nil {
+			return err
+		}
+		if err := finishRoot(ctx, dir, files); err != nil {
+			return err
+		}
+		if arch == runtime.GOARCH {
+			return nil
+		}
+		return configure(dir)
+	})
 	if err != nil {
 		return "", fmt.Errorf("make a root of %s: %w", Suite, err)
 	}
 	return dir, nil
 }
 
-func buildRoot(ctx context.Context, dir, arch string, packages []string, files map[string][]byte) error {
-	work := filepath.Join(dir, "work")
-	err := runTool(ctx, "mmdebstrap", "--variant=minbase", "--architectures="+arch, "--include="+strings.Join(packages, ","),
-		`--dpkgopt=path-exclude=/usr/share/doc/*`, `--dpkgopt=path-exclude=/usr/share/man/*`, `--dpkgopt=path-exclude=/usr/share/locale/*`, Suite, work)
+// unpackRoot fills the folder work with Debian's packages.
+func unpackRoot(ctx context.Context, dir, arch string, packages []string) error {
+	work, include := filepath.Join(dir, "work"), "--include="+strings.Join(packages, ",")
+	if arch == runtime.GOARCH {
+		err := runTool(ctx, "mmdebstrap", "--variant=minbase", include, `--dpkgopt=path-exclude=/usr/share/doc/*`,
+			`--dpkgopt=path-exclude=/usr/share/man/*`, `--dpkgopt=path-exclude=/usr/share/locale/*`, Suite, work)
+		if err != nil {
+			return err
+		}
+		return runTool(ctx, "chroot", work, "passwd", "-d", "root")
+	}
+	mirror, _, err := mirrors(ctx)
 	if err != nil {
 		return err
 	}
+	if err := runTool(ctx, "debootstrap", "--foreign", "--arch="+arch, "--variant=minbase", include, Suite, work, mirror); err != nil {
+		return err
+	}
+	files, _ := filepath.Glob(filepath.Join(work, "var/cache/apt/archives/busybox-static_*.deb"))
+	if len(files) != 1 {
+		return fmt.Errorf("find busybox-static among the packages: there are %d", len(files))
+	}
+	return runTool(ctx, "dpkg-deb", "-x", files[0], work)
+}
+
+// finishRoot adds what is ours, and makes the disk.
+func finishRoot(ctx context.Context, dir string, files map[string][]byte) error {
+	work := filepath.Join(dir, "work")
 	for path, b := range files {
 		mode := fs.FileMode(0o644)
 		if slices.Contains(executables, path) {
@@ -94,9 +128,6 @@ func buildRoot(ctx context.Context, dir, arch string, packages []string, files m
 		if err := os.WriteFile(filepath.Join(work, name), nil, 0o644); err != nil {
 			return err
 		}
-	}
-	if err := runTool(ctx, "chroot", work, "passwd", "-d", "root"); err != nil {
-		return err
 	}
 	busybox, err := os.ReadFile(filepath.Join(work, "usr/bin/busybox"))
 	if err != nil {

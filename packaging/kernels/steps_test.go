@@ -46,6 +46,9 @@ func matrix() []step {
 // quick are the steps of every run.
 func quick() []step {
 	return append(loads(), step{
+		name: "check-host", part: "host", shows: "every part works here, as `baton check-host` tells", bound: 5 * time.Minute,
+		script: `baton check-host > /tmp/host; cat /tmp/host; awk '/^PART/ { on = 1; next } on && $2 != "works" { bad = 1 } END { exit bad || !on }' /tmp/host`,
+	}, step{
 		name: "the router serves", part: "router", shows: "requests go to the server that should answer, by a handoff in the kernel",
 		pkg: "router", tests: "^TestModes$", bound: 5 * time.Minute,
 	})

@@ -53,7 +53,7 @@ func TestLabGuide(t *testing.T) {
 			write(t, filepath.Join(dir, strings.TrimPrefix(first, "# ")), m[2])
 			continue
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 3*long)
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute) // the first virtual machine makes its root
 		defer cancel()
 		cmd := exec.CommandContext(ctx, "/bin/sh", "-eux")
 		cmd.Stdin = strings.NewReader(m[2])

@@ -14,7 +14,7 @@ func TestHelp(t *testing.T) { clitest.Help(t, tree(cli.Env{})) }
 // TestMistakes: what is typed wrong is said in one line, with what would be right, and makes exit status 2.
 func TestMistakes(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
-		{"", `COMMAND is missing after "baton-lab": one of completion, conformance, demo, experiment, lab; for example: baton-lab demo`},
+		{"", `COMMAND is missing after "baton-lab": one of completion, conformance, demo, experiment, lab, vm; for example: baton-lab demo`},
 		{"lab", `COMMAND is missing after "baton-lab lab": one of capture, down, `},
 		{"lab foo", `unknown command "foo" for "baton-lab lab": one of capture, down, `},
 		{"lab foo --help", `unknown command "foo" for "baton-lab lab"`},
@@ -29,6 +29,8 @@ func TestMistakes(t *testing.T) {
 		{"lab capture a", "--write FILE is missing; for example: baton-lab lab capture client --write client.pcap"},
 		{"lab set a --dely 1ms", `unknown flag --dely for "baton-lab lab set": did you mean --delay?`},
 		{"experiment run handof", `there is no experiment "handof" (did you mean handoff?)`},
+		{"vm run", "COMMAND is missing"},
+		{"vm run --flavour mint -- true", `--flavour: "mint" is not a flavour (cloud, plain)`},
 		{"demo --runs many", `--runs: "many" is not a whole number`},
 	} {
 		t.Run(tt.args, func(t *testing.T) {

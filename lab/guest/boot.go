@@ -64,7 +64,7 @@ const acceleratorVariable = "BATON_LAB_ACCEL"
 // machine is what QEMU needs to know of an architecture.
 type machine struct {
 	program, model, console string
-	package_                string
+	pkg                     string // of Debian
 }
 
 var machines = map[string]machine{
@@ -153,8 +153,14 @@ func (s *Spec) checkTools() error {
 	if !ok {
 		return fmt.Errorf("boot guest %s: architecture %q is unknown (amd64 or arm64)", s.Name, s.Arch)
 	}
-	for program, pkg := range map[string]string{m.program: m.package_, "mmdebstrap": "mmdebstrap", "debootstrap": "debootstrap", "mke2fs": "e2fsprogs", "depmod": "kmod", "xz": "xz-utils",
-		"dpkg-deb": "dpkg", "apt-get": "apt", "busybox": "busybox-static"} {
+	tools := map[string]string{
+		m.program: m.pkg, "mmdebstrap": "mmdebstrap", "mke2fs": "e2fsprogs", "depmod": "kmod", "xz": "xz-utils", "dpkg-deb": "dpkg", "apt-get": "apt",
+		"busybox": "busybox-static",
+	}
+	if s.Arch != runtime.GOARCH {
+		tools["debootstrap"] = "debootstrap"
+	}
+	for program, pkg := range tools {
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("boot guest %s: %s is not installed: apt install %s", s.Name, program, pkg)
 		}

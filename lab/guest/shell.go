@@ -72,6 +72,9 @@ func (g *Guest) Output(ctx context.Context, script string) (string, error) {
 
 // Put copies a file or folder of this machine to a path of the guest.
 func (g *Guest) Put(ctx context.Context, from, to string) error {
+	if _, err := os.Lstat(from); err != nil {
+		return fmt.Errorf("copy to guest %s: %w", g.Name, err)
+	}
 	in, out := io.Pipe()
 	go func() {
 		archive := tar.NewWriter(out)

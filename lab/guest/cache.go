@@ -21,13 +21,35 @@ type Cache struct{ dir string }
 // cacheVariable names another folder than the default.
 const cacheVariable = "BATON_LAB_CACHE"
 
-// OpenCache opens the cache of this machine, $BATON_LAB_CACHE or /var/cache/baton-lab, and makes the folder if it is missing.
+// unused is how long an entry stays that nobody boots: a root is several hundred MB, and gets another name with each change of its packages.
+const unused = 30 * 24 * time.Hour
+
+// OpenCache opens the cache of this machine, $BATON_LAB_CACHE or /var/cache/baton-lab, makes the folder if it is missing, and removes what has
+// not been used for 30 days.
 func OpenCache() (*Cache, error) {
 	dir := cmp.Or(os.Getenv(cacheVariable), "/var/cache/baton-lab")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("open the cache of guests: %w (%s names another folder)", err, cacheVariable)
 	}
-	return &Cache{dir: dir}, nil
+	return &Cache{dir: dir}, removeUnused(dir, time.Now().Add(-unused))
+}
+
+// removeUnused removes entries that were last used before a time.
+func removeUnused(dir string, before time.Time) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err == nil && e.IsDir() && info.ModTime().Before(before) {
+			err = os.RemoveAll(filepath.Join(dir, e.Name()))
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove what is unused from the cache of guests: %w", err)
+		}
+	}
+	return nil
 }
 
 // make returns the path of an entry; if it is missing, build makes it in an empty folder, which then gets that name. Nobody sees half an
@@ -43,7 +65,7 @@ func (c *Cache) make(ctx context.Context, name string, build func(dir string) er
 	}
 	defer unlock()
 	if _, err := os.Stat(path); err == nil {
-		return path, nil
+		return path, os.Chtimes(path, time.Time{}, time.Now()) // it is used
 	}
 	half := path + ".new"
 	if err := errors.Join(os.RemoveAll(half), os.Mkdir(half, 0o755)); err != nil {

@@ -23,6 +23,7 @@ var judgesByResult = []string{
 	"baton/cmd/baton",
 	"baton/dashboard",
 	"baton/experiments/conformance",
+	"baton/packaging/kernels",
 	"baton/packaging/packages",
 }
 

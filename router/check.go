@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	kernel "baton/datapath/router"
 	"baton/document"
@@ -75,7 +76,15 @@ func checkEdits(cfg *config.Config) error {
 func CheckHost(cfg *config.Config) error {
 	_, err := checkHost(cfg)
 	_, noPorts := legs.FreePorts()
-	return errors.Join(err, noPorts)
+	return errors.Join(err, needsPorts(cfg, noPorts))
+}
+
+// needsPorts returns why there are no ports for legs, unless no VIP of the configuration has any.
+func needsPorts(cfg *config.Config, noPorts error) error {
+	if noPorts == nil || !slices.ContainsFunc(cfg.VIPs, func(v config.VIP) bool { return handsOff(&v) || v.Protocol == config.QUIC }) {
+		return nil
+	}
+	return noPorts
 }
 
 // checkHost returns the smallest MTU of the interfaces where clients come in. It refuses interfaces and addresses that this host does

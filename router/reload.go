@@ -56,6 +56,9 @@ func (r *Router) reload() (api.ReloadResult, error) {
 	if err != nil {
 		return api.ReloadResult{}, err
 	}
+	if err := needsPorts(next, r.noPorts); err != nil {
+		return api.ReloadResult{}, fmt.Errorf("%w; then systemctl restart baton-router", err)
+	}
 	if err := r.access.Update(next); err != nil {
 		return api.ReloadResult{}, err
 	}

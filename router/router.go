@@ -55,6 +55,7 @@ type Router struct {
 	mss     []uint16
 	offset  uint32 // of the timestamp clock
 	queued  int    // capacity for idle legs per surrogate and class
+	noPorts error  // why there are no ports for legs
 	mtu     int    // smallest of the clients' interfaces; under reloading once running
 
 	state                  atomic.Pointer[state]
@@ -102,8 +103,9 @@ func New(o Options) (_ *Router, err error) {
 	if r.mtu, err = checkHost(cfg); err != nil {
 		return nil, err
 	}
-	free, err := legs.FreePorts()
-	if err != nil {
+	var free legs.PortRange
+	free, r.noPorts = legs.FreePorts()
+	if err := needsPorts(cfg, r.noPorts); err != nil {
 		return nil, err
 	}
 	r.dp, err = kernel.Open(kernel.Options{

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"testing"
@@ -52,5 +53,26 @@ func TestLeastMTU(t *testing.T) {
 	}
 	if tooSmall(68) != "" || tooSmall(67) == "" {
 		t.Error("the least MTU is not 68")
+	}
+}
+
+// TestNeedsPorts: a host without ports for legs serves what has none.
+func TestNeedsPorts(t *testing.T) {
+	none := errors.New("no ports")
+	for _, tt := range []struct {
+		vip   config.VIP
+		needs bool
+	}{
+		{config.VIP{Mode: config.Proxy}, false}, {config.VIP{Mode: config.Redirect}, false}, {config.VIP{Mode: config.Reactive}, false},
+		{config.VIP{Mode: config.Handoff}, true}, {config.VIP{Mode: config.Handoff, Protocol: config.TLS}, true},
+		{config.VIP{Mode: config.Handoff, Protocol: config.QUIC}, true},
+	} {
+		cfg := &config.Config{VIPs: []config.VIP{{Mode: config.Proxy}, tt.vip}}
+		if err := needsPorts(cfg, none); (err != nil) != tt.needs {
+			t.Errorf("%s %s: %v", tt.vip.Mode, tt.vip.Protocol, err)
+		}
+		if err := needsPorts(cfg, nil); err != nil {
+			t.Errorf("%s %s with ports: %v", tt.vip.Mode, tt.vip.Protocol, err)
+		}
 	}
 }

@@ -48,7 +48,7 @@ cable client front 10.1.0.1 10.1.0.2
 cable s back 10.2.0.1 10.2.0.2
 sysctl -qw net.ipv4.ip_forward=1
 printf 'pid /run/n.pid; events {}\nhttp { access_log off; server { listen 80; location / { return 200 welcome; } } }\n' > /tmp/n.conf
-ip netns exec s nginx -c /tmp/n.conf
+ip netns exec s nginx -c /tmp/n.conf >/dev/null 2>&1 </dev/null
 `
 
 // TestConditions: on a host that forbids or lacks something the router serves, or says in one line what is in its way.

@@ -22,7 +22,7 @@ func (h *Host) Tap(name string, queues int) ([]*os.File, error) {
 			return nil, fmt.Errorf("host %s: %w", h.name, err)
 		}
 		if err := unix.SetNonblock(fd, false); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("host %s: tap %s: %w", h.name, name, err)
 		}
 		files = append(files, os.NewFile(uintptr(fd), name))
 	}

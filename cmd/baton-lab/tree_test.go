@@ -31,6 +31,8 @@ func TestMistakes(t *testing.T) {
 		{"experiment run handof", `there is no experiment "handof" (did you mean handoff?)`},
 		{"vm run", "COMMAND is missing"},
 		{"vm run --flavour mint -- true", `--flavour: "mint" is not a flavour (cloud, plain)`},
+		{"vm run --copy a -- true", `--copy: "a" is not FROM:TO`},
+		{"vm run --fetch a -- true", `--fetch: "a" is not FROM:TO`},
 		{"demo --runs many", `--runs: "many" is not a whole number`},
 	} {
 		t.Run(tt.args, func(t *testing.T) {

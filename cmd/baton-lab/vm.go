@@ -91,6 +91,10 @@ func (f *vmFlags) boot(ctx context.Context, e cli.Env, do func(context.Context, 
 	if f.Spec.Flavour != guest.Cloud && f.Spec.Flavour != guest.Plain {
 		return cli.UsageError{Err: fmt.Errorf("--flavour: %q is not a flavour (cloud, plain)", f.flavour)}
 	}
+	copies, err := parsePairs("--copy", f.copies)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	return lab.Run(io.Discard, func(l *lab.Lab) error {
@@ -100,17 +104,28 @@ func (f *vmFlags) boot(ctx context.Context, e cli.Env, do func(context.Context, 
 			return err
 		}
 		fmt.Fprintf(e.Err, "Linux %s has booted in %.0f s\n", g.Kernel, time.Since(began).Seconds())
-		for _, c := range f.copies {
-			from, to, ok := strings.Cut(c, ":")
-			if !ok {
-				return cli.UsageError{Err: fmt.Errorf("--copy: %q is not FROM:TO", c)}
-			}
-			if err := g.Put(ctx, from, to); err != nil {
+		for _, c := range copies {
+			if err := g.Put(ctx, c.from, c.to); err != nil {
 				return err
 			}
 		}
 		return do(ctx, g)
 	})
+}
+
+// pair is a value of --copy or --fetch.
+type pair struct{ from, to string }
+
+// parsePairs reads values of the form FROM:TO.
+func parsePairs(flag string, values []string) (pairs []pair, err error) {
+	for _, v := range values {
+		from, to, _ := strings.Cut(v, ":")
+		if from == "" || to == "" {
+			return nil, cli.UsageError{Err: fmt.Errorf("%s: %q is not FROM:TO", flag, v)}
+		}
+		pairs = append(pairs, pair{from, to})
+	}
+	return pairs, nil
 }
 
 func vmRunCommand(e cli.Env) *cobra.Command {
@@ -131,15 +146,18 @@ Several words are joined with spaces, as ssh does.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			fetches, err := parsePairs("--fetch", f.fetches)
+			if err != nil {
+				return err
+			}
 			return rooted(func(*cobra.Command, []string) error {
 				return f.boot(cmd.Context(), e, func(ctx context.Context, g *guest.Guest) error {
 					r, err := g.Run(ctx, guest.Command{Script: strings.Join(args, " "), Output: e.Out})
 					if err != nil {
 						return err
 					}
-					for _, c := range f.fetches {
-						from, to, _ := strings.Cut(c, ":")
-						if err := g.Fetch(ctx, from, to); err != nil {
+					for _, c := range fetches {
+						if err := g.Fetch(ctx, c.from, c.to); err != nil {
 							return err
 						}
 					}

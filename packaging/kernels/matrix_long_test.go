@@ -37,7 +37,7 @@ func readRecord(kernel, digest string) *record {
 	return fresh
 }
 
-// lastRecord returns what there is of a kernel, whatever the stage was, or nil.
+// lastRecord returns the kept record of a kernel, of any stage, or nil.
 func lastRecord(kernel string) *record {
 	var r record
 	b, err := os.ReadFile((&record{Kernel: kernel}).path())

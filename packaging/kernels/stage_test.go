@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,8 +25,8 @@ const (
 //	tree/router/router.test …
 //	programs/baton, baton-upgraded, baton-cdn, baton-lab
 type stage struct {
-	dir    string
-	digest string // of everything in it: what passed with the same digest passes
+	dir   string
+	files map[string]string // digests, by path in the stage
 }
 
 var staging sync.Mutex
@@ -47,7 +48,7 @@ func makeStage(t *testing.T, steps []step) stage {
 		done[p.pkg] = true
 		runGo(t, "test", "-c", "-trimpath", "-o", filepath.Join(s.dir, p.binary()), "./"+p.pkg)
 	}
-	s.digest = digestOf(t, s.dir)
+	s.files = digestsOf(t, s.dir)
 	return s
 }
 
@@ -56,7 +57,7 @@ func runGo(t *testing.T, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = sources
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false") // a commit alone changes no digest
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
@@ -78,9 +79,10 @@ func (s stage) copyTree(t *testing.T) {
 	}
 }
 
-func digestOf(t *testing.T, dir string) string {
+// digestsOf returns the digest of every file of a folder, by its path there.
+func digestsOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	sum := sha256.New()
+	digests := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
 			return err
@@ -90,13 +92,26 @@ func digestOf(t *testing.T, dir string) string {
 			return err
 		}
 		defer f.Close()
-		fmt.Fprintln(sum, strings.TrimPrefix(path, dir))
+		sum := sha256.New()
 		_, err = io.Copy(sum, f)
+		digests[strings.TrimPrefix(path, dir+"/")] = hex.EncodeToString(sum.Sum(nil))
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return digests
+}
+
+// digest is that of all that a step reads: what has passed with it passes.
+func (s stage) digest(p step) string {
+	sum := sha256.New()
+	for _, path := range slices.Sorted(maps.Keys(s.files)) {
+		if p.reads(path) {
+			fmt.Fprintln(sum, path, s.files[path])
+		}
+	}
+	fmt.Fprintln(sum, p.command())
 	return hex.EncodeToString(sum.Sum(nil))[:16]
 }
 

@@ -28,9 +28,22 @@ type step struct {
 
 func (s step) binary() string { return path.Join("tree", s.pkg, path.Base(s.pkg)+".test") }
 
+// reads tells if a step may read a file of the stage: its own test and what lies beside it; a lab or a script also the programs and the
+// tree. Packages are of the same programs, and differ by the date of the commit alone.
+func (s step) reads(file string) bool {
+	if strings.HasSuffix(file, ".test") {
+		return s.pkg != "" && file == s.binary()
+	}
+	if strings.HasPrefix(s.pkg, "datapath/") {
+		return strings.HasPrefix(file, "tree/"+s.pkg+"/")
+	}
+	return !strings.HasPrefix(file, "packages/")
+}
+
 // outcome is what a step came to on a kernel.
 type outcome struct {
 	Step    string   `json:"step"`
+	Digest  string   `json:"digest"` // of what the step read: a step of another one has not run
 	Passed  bool     `json:"passed"`
 	Tests   int      `json:"tests"`   // that ran to their end
 	Skipped []string `json:"skipped"` // with the reason

@@ -2,7 +2,11 @@ package kernels
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -26,12 +30,29 @@ func loads() []step {
 	return all
 }
 
+// longTests is a pattern of the tests of a package that are not of its kernel ring (ring 3): the long ones, and the cost, which a step of its own
+// shows.
+func longTests(pkg string) string {
+	names := []string{"TestVerifierCost"}
+	files, _ := filepath.Glob(filepath.Join(sources, pkg, "*_long_test.go"))
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			panic(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)`).FindAllSubmatch(text, -1) {
+			names = append(names, string(m[1]))
+		}
+	}
+	return "^(" + strings.Join(names, "|") + ")$"
+}
+
 // matrix are the steps of the whole matrix.
 func matrix() []step {
 	all := quick()
 	for _, p := range []string{"forwarder", "purge", "quic", "relay", "router"} { // all of the others has run by now
 		all = append(all, step{
-			name: "kernel ring of " + p, part: programs[p], shows: "each program does with a packet what its model does", pkg: "datapath/" + p, skip: cost,
+			name: "kernel ring of " + p, part: programs[p], shows: "each program does with a packet what its model does", pkg: "datapath/" + p, skip: longTests("datapath/" + p),
 			bound: 25 * time.Minute,
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -141,7 +142,7 @@ func (n *cardsNetwork) clear() {
 // wrong at a receiver that computes them itself.
 func TestCards(t *testing.T) {
 	needGuests(t)
-	s := makeStage(t, nil)
+	s := makeStage(t, runtime.GOARCH, nil)
 	script, err := os.ReadFile("site.py")
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +55,7 @@ ip netns exec s nginx -c /tmp/n.conf >/dev/null 2>&1 </dev/null
 // TestConditions: on a host that forbids or lacks something the router serves, or says in one line what is in its way.
 func TestConditions(t *testing.T) {
 	needGuests(t)
-	s := makeStage(t, nil)
+	s := makeStage(t, runtime.GOARCH, nil)
 	for _, c := range conditions {
 		t.Run(c.name, func(t *testing.T) {
 			g, err := bootGuest(t, s, guest.Suite, guest.Spec{Append: c.append})

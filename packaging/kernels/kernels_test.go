@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 func TestKernels(t *testing.T) {
 	needGuests(t)
 	steps := quick()
-	s := makeStage(t, steps)
+	s := makeStage(t, runtime.GOARCH, steps)
 	for _, k := range quickKernels(t) {
 		t.Run(k, func(t *testing.T) {
 			t.Parallel()
@@ -49,7 +50,10 @@ func bootGuest(t *testing.T, s stage, kernel string, spec guest.Spec) (*guest.Gu
 	l.Need("qemu-system-x86_64", "mmdebstrap", "mke2fs", "depmod", "busybox")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	spec.Kernel, spec.Folder, spec.Packages = kernel, s.dir, servers
+	spec.Kernel, spec.Arch, spec.Folder, spec.Packages = kernel, s.arch, s.dir, servers
+	if s.arch != runtime.GOARCH {
+		spec.Packages = demoServers // each package costs a minute there
+	}
 	return guest.Boot(ctx, l.Host("guest"), spec)
 }
 

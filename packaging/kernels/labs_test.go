@@ -35,6 +35,9 @@ var servers = []string{
 	"apache2-bin", "bind9-dnsutils", "bird2", "caddy", "haproxy", "iperf3", "nginx", "openssl", "openvswitch-switch", "python3-minimal", "varnish",
 }
 
+// demoServers are those of the demo.
+var demoServers = []string{"caddy", "haproxy", "nginx", "openssl", "python3-minimal"}
+
 // labSteps are the labs as steps, without what holds only where thousands of connections fit (-short).
 func labSteps() []step {
 	var all []step

@@ -7,16 +7,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"baton/datapath"
 	"baton/lab/guest"
 )
 
 var (
 	update = flag.Bool("update", false, "write docs/kernels.md from what has run")
-	only   = flag.String("kernels", "", "a series, such as 6.12; default: all of the archive")
+	only   = flag.String("kernels", "", "rows, such as 6.12,6.12-arm64; default: all")
 )
 
 // record is what a kernel's steps came to, as it is kept in bin/kernels.
@@ -26,22 +28,22 @@ type record struct {
 	Outcomes map[string]outcome `json:"outcomes"`
 }
 
-func (r *record) path() string { return filepath.Join(results, guest.Series(r.Kernel)+".json") }
+func (r row) path() string { return filepath.Join(results, r.name()+".json") }
 
-// lastRecord returns the kept record of a kernel, or nil.
-func lastRecord(kernel string) *record {
-	var r record
-	b, err := os.ReadFile((&record{Kernel: kernel}).path())
-	if err != nil || json.Unmarshal(b, &r) != nil || r.Kernel != kernel {
+// record returns the kept record of a row's kernel, or nil.
+func (r row) record() *record {
+	var kept record
+	b, err := os.ReadFile(r.path())
+	if err != nil || json.Unmarshal(b, &kept) != nil || kept.Kernel != r.kernel {
 		return nil
 	}
-	return &r
+	return &kept
 }
 
-func (r *record) save(t *testing.T) {
+func (r row) save(t *testing.T, kept *record) {
 	t.Helper()
-	r.Date = time.Now().UTC().Format(time.DateOnly)
-	b, err := json.MarshalIndent(r, "", "  ")
+	kept.Date = time.Now().UTC().Format(time.DateOnly)
+	b, err := json.MarshalIndent(kept, "", "  ")
 	if err == nil {
 		err = os.MkdirAll(results, 0o755)
 	}
@@ -53,48 +55,75 @@ func (r *record) save(t *testing.T) {
 	}
 }
 
-// TestKernelMatrix runs all steps on the newest kernel of each series, and goes on where an earlier run has ended.
+// TestKernelMatrix runs all steps on the newest kernel of each series, and goes on where an earlier run has ended. On arm64 it runs what
+// shows that the package serves there, on the oldest series.
 func TestKernelMatrix(t *testing.T) {
 	needGuests(t)
 	cache, err := guest.OpenCache()
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernels, err := cache.Kernels(t.Context(), runtime.GOARCH, guest.Cloud)
-	if err != nil {
-		t.Fatal(err)
+	var rows []row
+	for _, of := range []row{{arch: "amd64", steps: matrix()}, {arch: "arm64", steps: slices.Concat(quick(), lastSteps())}} {
+		kernels, err := cache.Kernels(t.Context(), of.arch, guest.Cloud)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range kernels {
+			if of.arch == "amd64" || guest.Series(k) == datapath.MinimumKernel {
+				rows = append(rows, row{kernel: k, arch: of.arch, steps: of.steps})
+			}
+		}
 	}
-	steps := matrix()
-	s := makeStage(t, steps)
-	s.addPackages(t)
-	for _, k := range kernels {
-		if *only != "" && guest.Series(k) != *only {
+	stages := map[string]stage{}
+	for _, r := range rows {
+		if *only != "" && !slices.Contains(strings.Split(*only, ","), r.name()) {
 			continue
 		}
-		t.Run(guest.Series(k), func(t *testing.T) { runMatrix(t, s, k, steps) })
+		s, ok := stages[r.arch]
+		if !ok {
+			s = makeStage(t, r.arch, r.steps)
+			s.addPackages(t)
+			stages[r.arch] = s
+		}
+		t.Run(r.name(), func(t *testing.T) { r.run(t, s) })
 	}
 	if *update {
-		writeTable(t, kernels, steps)
+		writeTable(t, rows)
 	}
 }
 
-// runMatrix runs what has not passed on a kernel, in guests that serve until a step ends them.
-func runMatrix(whole *testing.T, s stage, kernel string, steps []step) {
-	r := lastRecord(kernel)
-	if r == nil {
-		r = &record{Kernel: kernel, Outcomes: map[string]outcome{}}
+// row is a kernel of the matrix, with what is to be seen on it.
+type row struct {
+	kernel, arch string
+	steps        []step
+}
+
+// name is that of a row in flags and of its file: 6.12, 6.12-arm64.
+func (r row) name() string {
+	if r.arch == "amd64" {
+		return guest.Series(r.kernel)
+	}
+	return guest.Series(r.kernel) + "-" + r.arch
+}
+
+// run runs what has not passed on the kernel, in guests that serve until a step ends them.
+func (r row) run(whole *testing.T, s stage) {
+	kept := r.record()
+	if kept == nil {
+		kept = &record{Kernel: r.kernel, Outcomes: map[string]outcome{}}
 	}
 	guests := map[bool]*guest.Guest{}
-	for _, p := range steps {
+	for _, p := range r.steps {
 		digest := s.digest(p)
-		if last := r.Outcomes[p.name]; last.Passed && last.Digest == digest {
+		if last := kept.Outcomes[p.name]; last.Passed && last.Digest == digest {
 			continue
 		}
 		whole.Run(p.name, func(t *testing.T) {
 			g := guests[p.systemd]
 			if g == nil {
 				var err error
-				if g, err = bootGuest(whole, s, kernel, guest.Spec{Systemd: p.systemd}); err != nil {
+				if g, err = bootGuest(whole, s, r.kernel, guest.Spec{Systemd: p.systemd}); err != nil {
 					t.Fatal(err)
 				}
 				guests[p.systemd] = g
@@ -105,8 +134,8 @@ func runMatrix(whole *testing.T, s stage, kernel string, steps []step) {
 				delete(guests, p.systemd)
 			}
 			o.Digest = digest
-			r.Outcomes[p.name] = o
-			r.save(t)
+			kept.Outcomes[p.name] = o
+			r.save(t, kept)
 			if !o.Passed {
 				t.Errorf("%v\n%s", o.Failed, tail(o.Output, 4000))
 			}
@@ -122,7 +151,7 @@ func (s stage) addPackages(t *testing.T) {
 		defer cancel()
 		cmd := exec.CommandContext(ctx, "packaging/package.sh", filepath.Join(s.dir, "packages", folder))
 		cmd.Dir = sources
-		cmd.Env = append(os.Environ(), "BATON_VERSION="+version, "ARCHES="+runtime.GOARCH, "FORMATS=deb")
+		cmd.Env = append(os.Environ(), "BATON_VERSION="+version, "ARCHES="+s.arch, "FORMATS=deb")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("make the package: %v\n%s", err, out)
 		}

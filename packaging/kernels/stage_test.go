@@ -26,38 +26,39 @@ const (
 //	programs/baton, baton-upgraded, baton-cdn, baton-lab
 type stage struct {
 	dir   string
+	arch  string
 	files map[string]string // digests, by path in the stage
 }
 
 var staging sync.Mutex
 
-// makeStage compiles what the steps need.
-func makeStage(t *testing.T, steps []step) stage {
+// makeStage compiles what the steps need, for an architecture.
+func makeStage(t *testing.T, arch string, steps []step) stage {
 	t.Helper()
 	staging.Lock()
 	defer staging.Unlock()
-	s := stage{dir: t.TempDir()}
+	s := stage{dir: t.TempDir(), arch: arch}
 	s.copyTree(t)
-	runGo(t, "build", "-trimpath", "-o", filepath.Join(s.dir, "programs")+"/", "./cmd/baton", "./cmd/baton-cdn", "./cmd/baton-lab")
-	runGo(t, "build", "-trimpath", "-ldflags=-X main.version=upgraded", "-o", filepath.Join(s.dir, "programs/baton-upgraded"), "./cmd/baton")
+	s.runGo(t, "build", "-trimpath", "-o", filepath.Join(s.dir, "programs")+"/", "./cmd/baton", "./cmd/baton-cdn", "./cmd/baton-lab")
+	s.runGo(t, "build", "-trimpath", "-ldflags=-X main.version=upgraded", "-o", filepath.Join(s.dir, "programs/baton-upgraded"), "./cmd/baton")
 	done := map[string]bool{}
 	for _, p := range steps {
 		if p.pkg == "" || done[p.pkg] {
 			continue
 		}
 		done[p.pkg] = true
-		runGo(t, "test", "-c", "-trimpath", "-o", filepath.Join(s.dir, p.binary()), "./"+p.pkg)
+		s.runGo(t, "test", "-c", "-trimpath", "-o", filepath.Join(s.dir, p.binary()), "./"+p.pkg)
 	}
 	s.files = digestsOf(t, s.dir)
 	return s
 }
 
 // runGo runs the go command at the root of the module, for programs that need no library of the machine that runs them.
-func runGo(t *testing.T, args ...string) {
+func (s stage) runGo(t *testing.T, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = sources
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false") // a commit alone changes no digest
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+s.arch, "GOFLAGS=-buildvcs=false") // a commit alone changes no digest
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
 	}

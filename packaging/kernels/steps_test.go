@@ -56,12 +56,17 @@ func matrix() []step {
 			bound: 25 * time.Minute,
 		})
 	}
-	return append(append(all, labSteps()...), step{
+	return slices.Concat(all, labSteps(), lastSteps())
+}
+
+// lastSteps are what a user does with the whole.
+func lastSteps() []step {
+	return []step{{
 		name: "demo", part: "router", shows: "the checks of `make demo` hold", script: "baton-lab demo --runs 1", bound: 20 * time.Minute,
-	}, step{
+	}, {
 		name: "package", part: "package", shows: "the commands of docs/install.md; a session through reload, kill -9 and upgrade; nothing left after a purge",
 		script: "packaging/kernels/package.sh /srv/packages docs/install.md", bound: 15 * time.Minute, systemd: true,
-	})
+	}}
 }
 
 // quick are the steps of every run.

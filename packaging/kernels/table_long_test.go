@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"baton/lab/guest"
 )
 
 const page = sources + "/docs/kernels.md"
@@ -21,8 +19,9 @@ modules the archive has no more cannot be booted, and is not here.
 `
 
 // writeTable writes docs/kernels.md from the records of the kernels: a row each, a column for each part.
-func writeTable(t *testing.T, kernels []string, steps []step) {
+func writeTable(t *testing.T, rows []row) {
 	t.Helper()
+	steps := matrix() // those of all rows
 	var parts []string
 	for _, p := range steps {
 		if !slices.Contains(parts, p.part) {
@@ -33,23 +32,23 @@ func writeTable(t *testing.T, kernels []string, steps []step) {
 	b.WriteString(head)
 	fmt.Fprintf(&b, "| Kernel | Date | %s |\n|---|---|%s\n", strings.Join(parts, " | "), strings.Repeat("---|", len(parts)))
 	var notes []string
-	for _, k := range kernels {
-		r := lastRecord(k)
+	for _, row := range rows {
+		r := row.record()
 		if r == nil {
-			fmt.Fprintf(&b, "| %s | not run |%s\n", k, strings.Repeat(" |", len(parts)))
+			fmt.Fprintf(&b, "| %s | not run |%s\n", row.kernel, strings.Repeat(" |", len(parts)))
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | %s |", k, r.Date)
+		fmt.Fprintf(&b, "| %s | %s |", r.Kernel, r.Date)
 		for _, part := range parts {
-			cell, more := r.cell(part, steps)
+			cell, more := r.cell(part, row.steps)
 			fmt.Fprintf(&b, " %s |", cell)
 			for _, m := range more {
-				notes = append(notes, fmt.Sprintf("- %s, %s", guest.Series(k), m))
+				notes = append(notes, fmt.Sprintf("- %s, %s", row.name(), m))
 			}
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString("\nA number is how many tests passed.\n\n## What each step shows\n\n| Part | Step | What it shows |\n|---|---|---|\n")
+	b.WriteString("\nA number is how many tests passed, – that nothing of the part is run there.\n\n## What each step shows\n\n| Part | Step | What it shows |\n|---|---|---|\n")
 	for _, p := range steps {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", p.part, p.name, p.shows)
 	}
@@ -80,6 +79,9 @@ func (r *record) cell(part string, steps []step) (cell string, notes []string) {
 		for _, s := range o.Skipped {
 			notes = append(notes, p.name+": skipped: "+s)
 		}
+	}
+	if passed+failed+missing == 0 {
+		return "–", nil
 	}
 	cell = fmt.Sprint(passed)
 	if failed > 0 {

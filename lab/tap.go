@@ -14,7 +14,7 @@ import (
 func (h *Host) Tap(name string, queues int) ([]*os.File, error) {
 	var files []*os.File
 	for range queues {
-		fd, err := emulator.Port{Netns: h.netns, Name: name, Several: queues > 1}.Open()
+		fd, err := emulator.Port{Netns: netnsDir + "/" + h.netns, Name: name, Several: queues > 1}.Open()
 		if err != nil {
 			for _, f := range files {
 				f.Close()

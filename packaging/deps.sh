@@ -51,7 +51,7 @@ rsyslogd:rsyslog
 named-checkzone:bind9-utils
 etcd:etcd-server
 mmdebstrap:mmdebstrap
-debootstrap:debootstrap
+arch-test:arch-test
 qemu-system-aarch64:qemu-system-arm
 podman:podman
 crun:crun

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,6 +57,10 @@ func (s *Spec) setDefaults() {
 	if s.Boot == 0 {
 		s.Boot = 5 * time.Minute
 	}
+	s.Cards = slices.Clone(s.Cards)
+	for i := range s.Cards {
+		s.Cards[i].setDefaults()
+	}
 }
 
 // acceleratorVariable chooses QEMU's accelerator: tcg works everywhere, kvm is fast where /dev/kvm runs stock kernels.
@@ -91,7 +96,7 @@ func Boot(ctx context.Context, h *lab.Host, s Spec) (*Guest, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := cache.root(ctx, s.Arch, s.Packages, func(dir string) error { return cache.configureRoot(ctx, h, s, dir) })
+	root, err := cache.root(ctx, s.Arch, s.Packages)
 	if err != nil {
 		return nil, err
 	}
@@ -109,43 +114,17 @@ func Boot(ctx context.Context, h *lab.Host, s Spec) (*Guest, error) {
 			return nil, err
 		}
 	}
-	if err := g.start(h, &s, k, root, "snapshot=on"); err != nil {
+	if err := g.start(h, &s, k, root); err != nil {
 		return nil, err
 	}
 	if err := g.connect(ctx, s.Boot); err != nil {
 		return nil, errors.Join(fmt.Errorf("boot guest %s with Linux %s: %w\n%s", s.Name, k.version, err, lastLines(g.Console(), 20)), g.Kill())
 	}
+	if err := g.nameCards(ctx, s.Cards); err != nil {
+		return nil, errors.Join(err, g.Kill())
+	}
 	return g, nil
 }
-
-// configureRoot boots a root of another architecture once, for the scripts of its packages: some minutes.
-func (c *Cache) configureRoot(ctx context.Context, h *lab.Host, s Spec, dir string) error {
-	k, err := c.kernel(ctx, s.Arch, s.Flavour, Suite, dir)
-	if err != nil {
-		return err
-	}
-	g := &Guest{Name: "configure", Kernel: k.version}
-	if g.dir, err = os.MkdirTemp(h.Lab().Dir(), "guest-configure-"); err != nil {
-		return err
-	}
-	defer os.RemoveAll(g.dir)
-	s.Append, s.Cards, s.Systemd, s.Name = "guest_init=/usr/local/sbin/guest-configure", nil, false, g.Name
-	if err := g.start(h, &s, k, dir, "snapshot=off"); err != nil {
-		return err
-	}
-	conn, err := g.dialPort(ctx)
-	if err != nil {
-		return errors.Join(err, g.process.Kill())
-	}
-	defer conn.Close()
-	if err := g.process.Wait(ctx); err != nil || !strings.Contains(g.Console(), configured) {
-		return errors.Join(fmt.Errorf("configure the packages: %w\n%s", err, lastLines(g.Console(), 20)), g.process.Kill())
-	}
-	return nil
-}
-
-// configured is what guest-configure says at its end.
-const configured = "guest-configure: done"
 
 // checkTools says what is missing on this machine.
 func (s *Spec) checkTools() error {
@@ -158,7 +137,7 @@ func (s *Spec) checkTools() error {
 		"busybox": "busybox-static",
 	}
 	if s.Arch != runtime.GOARCH {
-		tools["debootstrap"] = "debootstrap"
+		tools["arch-test"], tools[foreign[s.Arch].emulator] = "arch-test", "qemu-user-static"
 	}
 	for program, pkg := range tools {
 		if _, err := exec.LookPath(program); err != nil {
@@ -168,7 +147,7 @@ func (s *Spec) checkTools() error {
 	return nil
 }
 
-func (g *Guest) start(h *lab.Host, s *Spec, k *kernel, root, disk string) error {
+func (g *Guest) start(h *lab.Host, s *Spec, k *kernel, root string) error {
 	m := machines[s.Arch]
 	line := "console=" + m.console + " panic=-1 net.ifnames=0 guest_name=" + s.Name + " " + s.Append
 	if s.Systemd {
@@ -191,7 +170,7 @@ func (g *Guest) start(h *lab.Host, s *Spec, k *kernel, root, disk string) error 
 	}
 	for i, image := range []string{filepath.Join(root, "root.img"), filepath.Join(k.dir, "modules.img"), g.path("folder.img")} {
 		if _, err := os.Stat(image); err == nil {
-			args = append(args, "-drive", fmt.Sprintf("file=%s,if=none,id=disk%d,format=raw,cache=unsafe,%s", image, i, disk), "-device", fmt.Sprintf("virtio-blk-pci,drive=disk%d", i))
+			args = append(args, "-drive", fmt.Sprintf("file=%s,if=none,id=disk%d,format=raw,cache=unsafe,snapshot=on", image, i), "-device", fmt.Sprintf("virtio-blk-pci,drive=disk%d", i))
 		}
 	}
 	cards, files, err := openCards(s.Cards)

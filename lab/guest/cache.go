@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -124,8 +125,13 @@ func makeDisk(ctx context.Context, image, dir string, spare int64) error {
 
 // runTool runs a program that says something only when it fails.
 func runTool(ctx context.Context, name string, args ...string) error {
+	return runAs(ctx, nil, name, args...)
+}
+
+// runAs runs a program with attributes, such as namespaces of its own.
+func runAs(ctx context.Context, attributes *syscall.SysProcAttr, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8")
+	cmd.Env, cmd.SysProcAttr = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8"), attributes
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		return nil

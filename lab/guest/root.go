@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // basePackages are in every root: what the guest's own shell needs, and what Baton's labs use on every host.
@@ -27,7 +29,7 @@ var basePackages = []string{
 var overlay embed.FS
 
 // executables of the overlay; embed keeps no modes.
-var executables = []string{"usr/local/sbin/guest-init", "usr/local/sbin/guest-configure", "usr/local/sbin/guest-shell"}
+var executables = []string{"usr/local/sbin/guest-init", "usr/local/sbin/guest-shell"}
 
 // services that packages start by themselves would take ports and memory of the guest.
 var quietServices = []string{
@@ -35,9 +37,9 @@ var quietServices = []string{
 	"fstrim.timer", "e2scrub_all.timer", "getty@tty1", "serial-getty@ttyS0", "serial-getty@ttyAMA0", "systemd-networkd", "bird", "frr", "etcd",
 }
 
-// root returns the folder of a root's disk (root.img) and busybox, and makes it if it is missing: half a minute for this architecture. For
-// another one configure has the packages' scripts run, which this machine cannot.
-func (c *Cache) root(ctx context.Context, arch string, packages []string, configure func(dir string) error) (string, error) {
+// root returns the folder of a root's disk (root.img) and busybox, and makes it if it is missing: half a minute for this architecture, some
+// minutes for another one.
+func (c *Cache) root(ctx context.Context, arch string, packages []string) (string, error) {
 	all := slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(basePackages), packages...))))
 	key := sha256.New()
 	fmt.Fprintln(key, all, quietServices)
@@ -59,13 +61,7 @@ func (c *Cache) root(ctx context.Context, arch string, packages []string, config
 		if err := unpackRoot(ctx, dir, arch, all); err != nil {
 			return err
 		}
-		if err := finishRoot(ctx, dir, files); err != nil {
-			return err
-		}
-		if arch == runtime.GOARCH {
-			return nil
-		}
-		return configure(dir)
+		return finishRoot(ctx, dir, files)
 	})
 	if err != nil {
 		return "", fmt.Errorf("make a root of %s: %w", Suite, err)
@@ -73,29 +69,43 @@ func (c *Cache) root(ctx context.Context, arch string, packages []string, config
 	return dir, nil
 }
 
+// foreign is how a machine runs programs of another architecture: by an emulator, for files that begin with magic where mask has a bit
+// (binfmt_misc; e_ident, e_type and e_machine of ELF).
+var foreign = map[string]struct{ emulator, magic, mask string }{
+	"arm64": {
+		"qemu-aarch64-static", `\x7fELF\x02\x01\x01` + nine + `\x02\x00\xb7\x00`,
+		`\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff`,
+	},
+	"amd64": {
+		"qemu-x86_64-static", `\x7fELF\x02\x01\x01` + nine + `\x02\x00\x3e\x00`,
+		`\xff\xff\xff\xff\xff\xfe\xfe\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff`,
+	},
+}
+
+const nine = `\x00\x00\x00\x00\x00\x00\x00\x00\x00`
+
 // unpackRoot fills the folder work with Debian's packages.
 func unpackRoot(ctx context.Context, dir, arch string, packages []string) error {
-	work, include := filepath.Join(dir, "work"), "--include="+strings.Join(packages, ",")
-	if arch == runtime.GOARCH {
-		err := runTool(ctx, "mmdebstrap", "--variant=minbase", include, `--dpkgopt=path-exclude=/usr/share/doc/*`,
-			`--dpkgopt=path-exclude=/usr/share/man/*`, `--dpkgopt=path-exclude=/usr/share/locale/*`, Suite, work)
-		if err != nil {
-			return err
-		}
-		return runTool(ctx, "chroot", work, "passwd", "-d", "root")
+	args := []string{
+		"mmdebstrap", "--mode=root", "--arch=" + arch, "--variant=minbase", "--include=" + strings.Join(packages, ","),
+		`--dpkgopt=path-exclude=/usr/share/doc/*`, `--dpkgopt=path-exclude=/usr/share/man/*`, `--dpkgopt=path-exclude=/usr/share/locale/*`,
+		`--customize-hook=chroot "$1" passwd -d root`, Suite, filepath.Join(dir, "work"),
 	}
-	mirror, _, err := mirrors(ctx)
+	if arch == runtime.GOARCH {
+		return runTool(ctx, args[0], args[1:]...)
+	}
+	// A user namespace has formats of binaries of its own (Linux 6.7): the machine's stay as they are.
+	f := foreign[arch]
+	emulator, err := exec.LookPath(f.emulator)
 	if err != nil {
 		return err
 	}
-	if err := runTool(ctx, "debootstrap", "--foreign", "--arch="+arch, "--variant=minbase", include, Suite, work, mirror); err != nil {
-		return err
-	}
-	files, _ := filepath.Glob(filepath.Join(work, "var/cache/apt/archives/busybox-static_*.deb"))
-	if len(files) != 1 {
-		return fmt.Errorf("find busybox-static among the packages: there are %d", len(files))
-	}
-	return runTool(ctx, "dpkg-deb", "-x", files[0], work)
+	const script = `mount -t binfmt_misc none /proc/sys/fs/binfmt_misc && printf %s "$0" >/proc/sys/fs/binfmt_misc/register && exec "$@"`
+	register := fmt.Sprintf(":foreign:M::%s:%s:%s:F", f.magic, f.mask, emulator)
+	ids := []syscall.SysProcIDMap{{Size: 1 << 16}} // as they are outside
+	return runAs(ctx, &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS, UidMappings: ids, GidMappings: ids, GidMappingsEnableSetgroups: true,
+	}, "sh", append([]string{"-c", script, register}, args...)...)
 }
 
 // finishRoot adds what is ours, and makes the disk.

@@ -34,10 +34,12 @@ var ways = []struct {
 }
 
 // cardsNetwork is three guests in line: client, router, surrogate, each with a virtio card of two queues (eth0) and an e1000e one (eth1) to
-// each neighbour; the router's second pair is eth2 and eth3. Cables are bridges of two TAP devices.
+// each neighbour; the router's second pair is eth2 and eth3. Cables are bridges of two TAP devices. A namespace of this machine is a client too,
+// on the first cable.
 type cardsNetwork struct {
 	t      *testing.T
 	guests map[string]*guest.Guest
+	beside *lab.Host
 }
 
 func newCardsNetwork(t *testing.T, s stage, kernel string) *cardsNetwork {
@@ -48,6 +50,7 @@ func newCardsNetwork(t *testing.T, s stage, kernel string) *cardsNetwork {
 	for _, name := range []string{"front-virtio", "front-e1000e", "back-virtio", "back-e1000e"} {
 		cables[name] = l.Host(name)
 	}
+	n.beside = cables["front-virtio"]
 	card := func(side, model string, end int) guest.Card {
 		c := guest.Card{Host: cables[side+"-"+model], Name: fmt.Sprintf("tap%d", end), MAC: []byte{2, 0xba, side[0], model[0], 0, byte(end)}, Model: "e1000e"}
 		if model == "virtio" {
@@ -63,7 +66,7 @@ func newCardsNetwork(t *testing.T, s stage, kernel string) *cardsNetwork {
 		{"router", []guest.Card{card("front", "virtio", 2), card("front", "e1000e", 2), card("back", "virtio", 1), card("back", "e1000e", 1)}},
 		{"server", []guest.Card{card("back", "virtio", 2), card("back", "e1000e", 2)}},
 	} {
-		spec := guest.Spec{Name: g.name, Kernel: kernel, Flavour: guest.Plain, Folder: s.dir, Packages: servers, Memory: 1536, Cards: g.cards}
+		spec := guest.Spec{Name: g.name, Kernel: kernel, Flavour: guest.Plain, Folder: s.dir, Packages: []string{"python3"}, Memory: 1536, Cards: g.cards}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		booted, err := guest.Boot(ctx, l.Host(g.name), spec)
 		cancel()
@@ -79,6 +82,10 @@ func newCardsNetwork(t *testing.T, s stage, kernel string) *cardsNetwork {
 			tap := h.Interface(end)
 			tap.SetMTU(9000)
 			tap.Attach(bridge)
+		}
+		if h == n.beside {
+			bridge.Address("10.1.0.9/24")
+			h.Route("10.9.9.9/32", "10.1.0.1")
 		}
 	}
 	return n
@@ -117,23 +124,30 @@ func (n *cardsNetwork) set(setup, dev string) {
 		}
 		return strings.ReplaceAll(script, ".0.2/24 dev "+dev+" nodad", ".0.2/24 dev "+dev)
 	}
-	n.do("client", up(setup, dev, "10.1.0.2/24", "fd01::2/64")+"ip route add default via 10.1.0.1; ip -6 route add default via fd01::1")
-	n.do("server", up(setup, dev, "10.2.0.2/24", "fd02::2/64")+"ip route add default via 10.2.0.1; ip -6 route add default via fd02::1\n"+
+	n.do("client", up(setup, dev, "10.1.0.2/24", "fd01::2/64")+"ip route replace default via 10.1.0.1; ip -6 route replace default via fd01::1")
+	n.do("server", up(setup, dev, "10.2.0.2/24", "fd02::2/64")+"ip route replace default via 10.2.0.1; ip -6 route replace default via fd02::1\n"+
 		"(python3 /srv/site.py 80 >/tmp/site.log 2>&1 </dev/null &)")
 	n.do("router", "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1\n"+up(setup, dev, "10.1.0.1/24", "fd01::1/64")+
 		up(back.Replace(setup), back.Replace(dev), "10.2.0.1/24", "fd02::1/64")+
 		"cat > /tmp/router.yaml <<'END'\n"+strings.ReplaceAll(cardsConfig, "DEV", dev)+"END\n"+
 		"(/srv/programs/baton router run -c /tmp/router.yaml >/tmp/router.log 2>&1 </dev/null &)\n"+
 		"n=0; until /srv/programs/baton router status 2>/dev/null | grep -q s6; do n=$((n+1)); [ $n -lt 60 ] || { cat /tmp/router.log; exit 1; }; sleep 1; done")
+	for _, vip := range []string{"10.9.9.9", "[fd09::9]"} {
+		script := "n=0; until curl -sfm 5 http://" + vip + "/a/1 >/dev/null; do n=$((n+1)); [ $n -lt 30 ] || exit 1; sleep 1; done"
+		if _, err := n.guests["client"].Output(n.t.Context(), script); err != nil {
+			n.t.Fatalf("%s does not answer: %s\n%s", vip, n.do("client", "curl -svm 5 http://"+vip+"/a/1 2>&1 || true; ip addr; ip route; ip -6 route"),
+				n.do("router", "cat /tmp/router.log; /srv/programs/baton router status; ip addr; ip route; ip neigh; curl -svm 5 10.2.0.2/a/1 2>&1 || true"))
+		}
+	}
 }
 
 // clear takes all of it away again.
 func (n *cardsNetwork) clear() {
-	n.do("router", "pkill baton; sleep 1; /srv/programs/baton router cleanup -c /tmp/router.yaml >/dev/null")
+	n.do("router", "pkill baton; sleep 1; cat /tmp/router.log; /srv/programs/baton router cleanup -c /tmp/router.yaml >/dev/null")
 	n.do("server", "pkill python3 || true")
 	for name := range n.guests {
-		n.do(name, `for d in eth0.7 eth1.7 eth2.7 eth3.7 bond0 bond1 br0 br1; do ip link del $d 2>/dev/null; done
-			for d in /sys/class/net/eth*; do d=${d##*/}; ip link set $d nomaster 2>/dev/null; ip addr flush dev $d; ip link set $d mtu 1500
+		n.do(name, `ip -6 route del default 2>/dev/null; for d in eth0.7 eth1.7 eth2.7 eth3.7 bond0 bond1 br0 br1; do ip link del $d 2>/dev/null; done
+			for d in /sys/class/net/eth*; do d=${d##*/}; ip link set $d nomaster 2>/dev/null; ip addr flush dev $d; ip link set $d mtu 1500; ip -6 route flush dev $d
 				ethtool -K $d tx on rx on tso on gso on gro on >/dev/null 2>&1; done; true`)
 	}
 }
@@ -161,8 +175,8 @@ func TestCards(t *testing.T) {
 			for _, w := range ways {
 				t.Run(w.name, func(t *testing.T) {
 					n.t = t
-					n.set(w.setup, w.dev)
 					defer n.clear()
+					n.set(w.setup, w.dev)
 					for _, vip := range []string{"10.9.9.9", "[fd09::9]"} {
 						get := fmt.Sprintf("curl -sfm 240 http://%s/a/%d | sha256sum", vip, size)
 						if got, _, _ := strings.Cut(n.do("client", get), " "); got != want {
@@ -171,6 +185,12 @@ func TestCards(t *testing.T) {
 						post := fmt.Sprintf("curl -sfm 240 -H Expect: --data-binary @/tmp/upload http://%s/", vip)
 						if got := n.do("client", post); got != want {
 							t.Errorf("upload to %s: digest %s, want %s", vip, got, want)
+						}
+					}
+					if w.dev == "eth0" {
+						out, err := n.beside.Exec(t.Context(), "sh", "-c", fmt.Sprintf("curl -sfm 240 http://10.9.9.9/a/%d | sha256sum", size))
+						if got, _, _ := strings.Cut(out, " "); got != want || err != nil {
+							t.Errorf("download to a namespace of this machine: digest %s, %v, want %s", got, err, want)
 						}
 					}
 					status := n.do("router", "/srv/programs/baton router status -o json")

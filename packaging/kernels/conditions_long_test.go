@@ -3,8 +3,10 @@ package kernels
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +54,45 @@ printf 'pid /run/n.pid; events {}\nhttp { access_log off; server { listen 80; lo
 ip netns exec s nginx -c /tmp/n.conf >/dev/null 2>&1 </dev/null
 `
 
-// TestConditions: on a host that forbids or lacks something the router serves, or says in one line what is in its way.
+// partConfigs are the smallest configurations of the parts that load programs.
+var partConfigs = map[string]string{
+	"balance":   "links: [front, back]",
+	"forwarder": "ports: [front, back]\nlisten: [tcp:127.0.0.1:6654]",
+	"purge":     "dry_run: true\npolicies: [{name: web, ports: [80]}]",
+	"relay":     "name: near\nentries: [{listen: 127.0.0.1:8080, destination: 10.2.0.2:80}]",
+}
+
+// routerScript starts the router, and says SERVES if it does, else what it said. %[1]s makes the host so, %[2]s stands before the command.
+const routerScript = `set -e
+` + conditionsNetwork + `
+%[1]s
+cat > /tmp/router.yaml <<'END'
+` + conditionsConfig + `END
+cd /tmp
+%[2]s /srv/programs/baton router run -c /tmp/router.yaml > /tmp/router.log 2>&1 </dev/null &
+n=0
+while kill -0 $! 2>/dev/null; do
+	[ "$(ip netns exec client curl -sm 5 http://10.9.9.9/ || true)" != welcome ] || { echo SERVES; kill $!; wait $! || true; exit; }
+	n=$((n+1)); [ $n -lt 60 ] || { echo HANGS; cat /tmp/router.log; exit; }
+	sleep 1
+done
+cat /tmp/router.log`
+
+// partScript says what check-host does of a part: %[1]s (works, degraded, refused), starts it, and says RUNS when its control socket answers,
+// else what it said.
+const partScript = `printf '%[3]s\n' > /tmp/%[1]s.yaml
+cd /tmp
+%[2]s /srv/programs/baton check-host %[1]s 2>/dev/null | awk '/^PART/ { on = 1; next } on { print $2; exit }'
+%[2]s /srv/programs/baton %[1]s run -c /tmp/%[1]s.yaml > /tmp/%[1]s.log 2>&1 </dev/null &
+n=0
+while kill -0 $! 2>/dev/null; do
+	if /srv/programs/baton %[1]s status >/dev/null 2>&1; then echo RUNS; kill $!; wait $!; exit 0; fi
+	n=$((n+1)); [ $n -lt 60 ] || { echo HANGS; break; }
+	sleep 1
+done
+cat /tmp/%[1]s.log`
+
+// TestConditions: on a host that forbids or lacks something each part serves, or says in one line what is in its way; check-host tells which.
 func TestConditions(t *testing.T) {
 	needGuests(t)
 	s := makeStage(t, runtime.GOARCH, nil)
@@ -62,34 +102,38 @@ func TestConditions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			script := fmt.Sprintf(`set -e
-%s
-%s
-cat > /tmp/router.yaml <<'END'
-%sEND
-cd /tmp
-%s /srv/programs/baton router run -c /tmp/router.yaml > /tmp/router.log 2>&1 </dev/null &
-n=0
-while kill -0 $! 2>/dev/null; do
-	[ "$(ip netns exec client curl -sm 5 http://10.9.9.9/ || true)" != welcome ] || { echo SERVES; exit; }
-	n=$((n+1)); [ $n -lt 60 ] || { echo HANGS; cat /tmp/router.log; exit; }
-	sleep 1
-done
-cat /tmp/router.log`, conditionsNetwork, c.before, conditionsConfig, c.wrap)
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-			defer cancel()
-			r, err := g.Run(ctx, guest.Command{Script: script})
-			if err != nil || r.Status != 0 {
-				t.Fatalf("exit status %d, %v\n%s%s", r.Status, err, r.Output, r.Errors)
-			}
-			said := strings.TrimSpace(r.Output)
+			said, status := runScript(t, g, fmt.Sprintf(routerScript, c.before, c.wrap))
 			switch {
+			case status != 0:
+				t.Fatalf("exit status %d: %s", status, said)
 			case c.says == "" && said != "SERVES":
 				t.Errorf("the router does not serve:\n%s", said)
 			case c.says != "" && (strings.Contains(said, "\n") || !regexp.MustCompile(c.says).MatchString(said)):
 				t.Errorf("the router does not say in one line what is in its way (%s):\n%s", c.says, said)
 			}
-			t.Log(said)
+			t.Log("router: " + said)
+			for _, part := range slices.Sorted(maps.Keys(partConfigs)) {
+				out, _ := runScript(t, g, fmt.Sprintf(partScript, part, c.wrap, partConfigs[part]))
+				verdict, said, _ := strings.Cut(out, "\n")
+				switch runs := strings.HasPrefix(said, "RUNS"); {
+				case verdict == "works" && !runs, verdict == "refused" && runs, !slices.Contains([]string{"works", "degraded", "refused"}, verdict):
+					t.Errorf("check-host says of %s: %s, and its start says:\n%s", part, verdict, said)
+				case !runs && strings.Contains(said, "\n"):
+					t.Errorf("%s does not say in one line what is in its way:\n%s", part, said)
+				}
+				t.Logf("%s: %s: %s", part, verdict, said)
+			}
 		})
 	}
+}
+
+func runScript(t *testing.T, g *guest.Guest, script string) (said string, status int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	r, err := g.Run(ctx, guest.Command{Script: script})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(r.Output + r.Errors), r.Status
 }

@@ -225,10 +225,11 @@ func TestUpgrade(t *testing.T) {
 
 // TestCleanup ends the sessions that a router has left.
 func TestCleanup(t *testing.T) {
-	n, config := slowNetwork(t)
-	r := n.start(config)
 	for _, killed := range []bool{false, true} {
-		s := n.download(t, 5)
+		n, origin, config := steppedNetwork(t)
+		r := n.start(config)
+		origin.download(t, n, 5)
+		s := origin.s
 		if killed {
 			if err := r.Kill(); err != nil {
 				t.Fatal(err)

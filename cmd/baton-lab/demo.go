@@ -59,9 +59,11 @@ clients, with the configurations of examples/cdn. It stays until Ctrl-C, or ends
 	f.BoolVar(&keep, "keep", false, "keep the network until Ctrl-C, and print commands to try on it")
 	f.BoolVar(&json, "json", false, "print JSON")
 	f.IntVar(&o.Runs, "runs", 0, "`runs` of each request in each of the four ways (default 15, 5 for long ones)")
+	f.Int64Var(&o.Largest, "largest", 0, "leave out files of more `bytes`, on a slow machine")
 	network.add(f)
 	c.MarkFlagsMutuallyExclusive("cdn", "keep")
 	c.MarkFlagsMutuallyExclusive("cdn", "runs")
+	c.MarkFlagsMutuallyExclusive("cdn", "largest")
 	return c
 }
 

@@ -29,7 +29,7 @@ func TestKernels(t *testing.T) {
 						t.Fatal(err)
 					}
 					if !o.Passed {
-						t.Errorf("%v\n%s", o.Failed, tail(o.Output, 8000))
+						t.Error(o.report())
 					}
 				})
 			}

@@ -137,7 +137,7 @@ func (r row) run(whole *testing.T, s stage) {
 			kept.Outcomes[p.name] = o
 			r.save(t, kept)
 			if !o.Passed {
-				t.Errorf("%v\n%s", o.Failed, tail(o.Output, 4000))
+				t.Error(o.report())
 			}
 		})
 	}

@@ -3,7 +3,7 @@
 #
 #   package.sh DEBS PAGE        DEBS has a package of 0.1.0~test1 in older, of 0.1.0~test2 in newer; PAGE is docs/install.md
 set -eu
-debs=$1 page=$2
+debs=$1 page=$(realpath "$2")
 fail() {
 	echo "package.sh: $*" >&2
 	journalctl -u baton-router --no-pager -n 30 >&2 || true

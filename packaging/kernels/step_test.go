@@ -84,6 +84,19 @@ func (s step) try(ctx context.Context, g *guest.Guest) (outcome, error) {
 	return o, nil
 }
 
+// report is what a failed step says: the tests' own lines, and the end of all.
+func (o outcome) report() string {
+	var said []string
+	for line := range strings.Lines(o.Output) {
+		if testLine.MatchString(line) && !strings.Contains(line, "--- log of") {
+			said = append(said, line)
+		}
+	}
+	return fmt.Sprintf("%v\n%s…\n%s", o.Failed, tail(strings.Join(said, ""), 4000), tail(o.Output, 2000))
+}
+
+var testLine = regexp.MustCompile(`^\s+\w+_test\.go:\d+: |^\s*--- FAIL`)
+
 var ended = regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP): (\S+)`)
 
 // judge reads the output of tests, or the exit status of a script. Tests that all skip show nothing, and do not pass.

@@ -62,7 +62,7 @@ func matrix() []step {
 // lastSteps are what a user does with the whole.
 func lastSteps() []step {
 	return []step{{
-		name: "demo", part: "router", shows: "the checks of `make demo` hold", script: "baton-lab demo --runs 1", bound: 20 * time.Minute,
+		name: "demo", part: "router", shows: "the checks of `make demo` hold", script: "baton-lab demo --runs 1 --largest 1048576", bound: 20 * time.Minute,
 	}, {
 		name: "package", part: "package", shows: "the commands of docs/install.md; a session through reload, kill -9 and upgrade; nothing left after a purge",
 		script: "packaging/kernels/package.sh /srv/packages docs/install.md", bound: 15 * time.Minute, systemd: true,

@@ -386,7 +386,7 @@ func TestBindSurvivesAnything(t *testing.T) {
 	r.group(bindHead, false, 1, 2, 1)
 	r.group(otherHead, true, 1, 2, 1)
 	seen := make(map[string]int)
-	for range 4000 {
+	for range kerneltest.Rounds(4000) {
 		op, place := Op{Kind: OpUnbind, Arg: uint32(rnd.IntN(4))}, linkPlace+uint32(rnd.IntN(3))
 		if rnd.IntN(2) == 0 {
 			op, place = bindOp(bindHead+uint32(rnd.IntN(2)), uint8(rnd.IntN(6)), uint32(rnd.IntN(2))), internalPlace

@@ -115,7 +115,7 @@ func (r *rig) run(b []byte) (verdict string, action uint32, after []byte) {
 func TestForwarderSurvivesAnything(t *testing.T) {
 	r, rnd := newRig(t), kerneltest.Rand(t)
 	seen := make(map[string]int)
-	for range 3000 {
+	for range kerneltest.Rounds(3000) {
 		var ops []Op
 		for range 1 + rnd.IntN(4) {
 			ops = append(ops, anyOp(rnd))

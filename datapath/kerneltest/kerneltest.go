@@ -84,6 +84,14 @@ func Skip(t testing.TB, why string) {
 	t.Skipf("SKIP %s", why)
 }
 
+// Rounds returns how often a test repeats something random: n times, a quarter of that with -short, as in guests.
+func Rounds(n int) int {
+	if testing.Short() {
+		return n / 4
+	}
+	return n
+}
+
 // Rand returns a generator whose seed is in the test's log; BATON_SEED has it repeat a run.
 func Rand(t testing.TB) *rand.Rand {
 	t.Helper()

@@ -127,7 +127,7 @@ func TestEarlySYNModel(t *testing.T) {
 		m := &synModel{first: first, syns: make(map[SYN]relaySynState), refused: make(map[SYN]bool)}
 		met := make(map[relayVerdict]int)
 		renewed := time.Now()
-		for range 4000 {
+		for range kerneltest.Rounds(4000) {
 			if time.Since(renewed) > time.Second {
 				k.renewRefusals()
 				renewed = time.Now()

@@ -43,7 +43,7 @@ func TestHeadInAnyPieces(t *testing.T) {
 		"Set-Cookie: " + strings.Repeat("c", 300) + "\r\n", "Content-Security-Policy: default-src 'self'\r\n",
 	}
 	outcomes := make(map[framing]int)
-	for range 3000 {
+	for range kerneltest.Rounds(3000) {
 		var b strings.Builder
 		b.WriteString([]string{"HTTP/1.1 200 OK\r\n", "HTTP/1.0 200 OK\r\n", "HTTP/1.1 404 \r\n", "HTTP/1.1 304 Not Modified\r\n", "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\n"}[r.IntN(5)])
 		for range r.IntN(4) {

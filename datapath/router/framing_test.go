@@ -329,7 +329,7 @@ func TestChunkedInAnyPieces(t *testing.T) {
 	}
 	try(single...)
 	outcomes := make(map[framing]int)
-	for range 1500 {
+	for range kerneltest.Rounds(1500) {
 		b := randomChunks(r)
 		outcomes[afterChunks(b)]++
 		var pieces [][]byte

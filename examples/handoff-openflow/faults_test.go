@@ -181,8 +181,8 @@ func TestStrip(t *testing.T) {
 		t.Error(err)
 	}
 	w.capture.Stop()
-	if w.unstamped < 100 || w.resets+w.strangers > 0 {
-		t.Errorf("%d packets without timestamps, %d RSTs, %d of strangers", w.unstamped, w.resets, w.strangers)
+	if w.unstamped < 100 || len(w.resets)+w.strangers > 0 {
+		t.Errorf("%d packets without timestamps, %d RSTs, %d of strangers", w.unstamped, len(w.resets), w.strangers)
 	}
 	s.done(1)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,14 +24,16 @@ const size = 64 << 20
 // seen is what passes an interface, of TCP.
 type seen struct {
 	mu                           sync.Mutex
-	resets, strangers, unstamped int
+	carried                      map[netip.AddrPort]bool // connections with data; idle legs may be reset
+	resets                       []string                // of these
+	strangers, unstamped         int
 	segments, blocks, farFetched int
 	capture                      *lab.Capture
 }
 
 // watch looks at what passes an interface, whose host speaks to one address alone.
 func watch(n *lab.Interface, peer string) *seen {
-	s := &seen{}
+	s := &seen{carried: make(map[netip.AddrPort]bool)}
 	s.capture = n.Capture(lab.CaptureOptions{Each: func(p lab.Packet) {
 		f, err := packet.Parse(p.Data)
 		if err != nil || f.Protocol != packet.ProtocolTCP {
@@ -46,8 +49,16 @@ func watch(n *lab.Interface, peer string) *seen {
 		if other.Addr().String() != peer {
 			s.strangers++
 		}
-		if h.Flags().Has(packet.RST) {
-			s.resets++
+		own := f.Dst
+		if p.Outgoing {
+			own = f.Src
+		}
+		connection := netip.AddrPortFrom(other.Addr(), max(own.Port(), other.Port())) // the service's port is the lower one
+		if len(f.Payload()) > 0 {
+			s.carried[connection] = true
+		}
+		if h.Flags().Has(packet.RST) && s.carried[connection] {
+			s.resets = append(s.resets, fmt.Sprintf("%v to %v, sequence number %d, acknowledges %d, after %d segments", f.Src, f.Dst, h.Seq(), h.Ack(), s.segments))
 		}
 		if len(f.Payload()) > 0 {
 			s.segments++
@@ -91,9 +102,9 @@ func TestHandoff(t *testing.T) {
 				servers[got.Surrogate] = true
 				for _, w := range append(behind, client) {
 					w.capture.Stop()
-					if w.resets+w.strangers+w.unstamped+w.farFetched > 0 {
-						t.Errorf("%d RSTs, %d packets of other addresses, %d without timestamps, %d SACK blocks that are far away",
-							w.resets, w.strangers, w.unstamped, w.farFetched)
+					if len(w.resets)+w.strangers+w.unstamped+w.farFetched > 0 {
+						t.Errorf("%d RSTs %q, %d packets of other addresses, %d without timestamps, %d SACK blocks that are far away",
+							len(w.resets), w.resets, w.strangers, w.unstamped, w.farFetched)
 					}
 				}
 				blocks := behind[0].blocks + behind[1].blocks

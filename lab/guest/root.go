@@ -33,7 +33,7 @@ var executables = []string{"usr/local/sbin/guest-init", "usr/local/sbin/guest-sh
 
 // services that packages start by themselves would take ports and memory of the guest.
 var quietServices = []string{
-	"nginx", "haproxy", "openvswitch-switch", "ovs-vswitchd", "ovsdb-server", "ssh", "ssh.socket", "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer",
+	"nginx", "caddy", "varnish", "varnishncsa", "haproxy", "openvswitch-switch", "ovs-vswitchd", "ovsdb-server", "ssh", "ssh.socket", "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer",
 	"fstrim.timer", "e2scrub_all.timer", "getty@tty1", "serial-getty@ttyS0", "serial-getty@ttyAMA0", "systemd-networkd", "bird", "frr", "etcd",
 }
 

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"baton/datapath"
 	"baton/lab/guest"
 )
 
@@ -69,10 +68,11 @@ func TestKernelMatrix(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if of.arch != "amd64" {
+			kernels = kernels[:min(1, len(kernels))] // the oldest
+		}
 		for _, k := range kernels {
-			if of.arch == "amd64" || guest.Series(k) == datapath.MinimumKernel {
-				rows = append(rows, row{kernel: k, arch: of.arch, steps: of.steps})
-			}
+			rows = append(rows, row{kernel: k, arch: of.arch, steps: of.steps})
 		}
 	}
 	stages := map[string]stage{}

@@ -90,7 +90,7 @@ func (w *walk) open(m *machine, jobs bool) *terminal {
 	}
 	// The shell is the first process of its own numbers, which programs look for in /proc. All other mounts are the host's.
 	p, err := m.host.Start(lab.Program{
-		Dir: "/", Path: "unshare", Args: []string{"--mount", "--propagation", "unchanged", "sh", "-euc", "mount --make-rprivate /proc; mount -t proc proc /proc; exec bash --norc"}, Stdin: read, Name: "shell", Unlogged: true,
+		Dir: "/", Path: "unshare", Args: []string{"--mount", "--propagation", "unchanged", "sh", "-euc", "mount --make-rprivate /proc; mount -t proc proc /proc; bash --norc; exit $?"}, Stdin: read, Name: "shell", Unlogged: true,
 		Env: []string{"HOME=/root", "TERM=dumb", "LC_ALL=C.UTF-8", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 	})
 	if err != nil {

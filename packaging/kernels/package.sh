@@ -5,8 +5,8 @@
 set -eu
 debs=$1 page=$(realpath "$2")
 fail() {
-	echo "package.sh: $*" >&2
 	journalctl -u baton-router --no-pager -n 30 >&2 || true
+	echo "package.sh: $*" >&2
 	exit 1
 }
 # Repeats a command until it succeeds.

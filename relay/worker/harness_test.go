@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -85,6 +86,20 @@ func (r *relay) open(workers []*Worker) {
 }
 
 // run starts workers, which have nothing left when the test ends.
+// names are what the workers' resolver knows. The first two addresses of three-addresses refuse: one is not allowed, at the other nobody listens.
+var names = map[string][]netip.Addr{
+	"localhost":       {netip.MustParseAddr("127.0.0.1")},
+	"three-addresses": {netip.IPv6Loopback(), netip.MustParseAddr("127.0.0.99"), netip.MustParseAddr("127.0.0.1")},
+	"two-that-refuse": {netip.IPv6Loopback(), netip.MustParseAddr("127.0.0.99")},
+}
+
+func lookUp(_ context.Context, name string) ([]netip.Addr, error) {
+	if addrs, ok := names[name]; ok {
+		return addrs, nil
+	}
+	return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
+}
+
 func run(t testing.TB, count int, cfg *config.Config) (workers []*Worker) {
 	t.Helper()
 	var running errgroup.Group
@@ -93,7 +108,7 @@ func run(t testing.TB, count int, cfg *config.Config) (workers []*Worker) {
 		t.Fatal(err)
 	}
 	for i := range count {
-		w, err := New(Options{Index: i, Of: count, Log: slog.New(slog.DiscardHandler), Identities: identities}, cfg)
+		w, err := New(Options{Index: i, Of: count, Log: slog.New(slog.DiscardHandler), Identities: identities, LookUp: lookUp}, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

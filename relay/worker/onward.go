@@ -192,7 +192,7 @@ func (w *Worker) reject(s *split, a trunkproto.Answer) {
 		w.finishProbe(s, a)
 		return
 	}
-	if w.reroute(s, a) {
+	if w.reroute(s, a) || w.nextAddress(s) {
 		return
 	}
 	w.count.Refused[min(int(a.Status), len(w.count.Refused)-1)].Add(1)

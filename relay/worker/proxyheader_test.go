@@ -47,6 +47,11 @@ func TestProxyHeaders(t *testing.T) {
 				return fmt.Sprintf("CONNECT localhost:%d HTTP/1.1\r\nHost: x\r\n\r\n", s.Port())
 			},
 			func(netip.AddrPort) string { return "HTTP/1.1 200 Connection established\r\n\r\n" }},
+		{config.Connect,
+			func(s netip.AddrPort) string {
+				return fmt.Sprintf("CONNECT three-addresses:%d HTTP/1.1\r\nHost: x\r\n\r\n", s.Port())
+			},
+			func(netip.AddrPort) string { return "HTTP/1.1 200 Connection established\r\n\r\n" }},
 		{config.SOCKS5,
 			func(s netip.AddrPort) string {
 				a := s.Addr().As4()
@@ -90,6 +95,7 @@ func TestProxyHeadersRefused(t *testing.T) {
 	}{
 		{"CONNECT 127.0.0.1:2 HTTP/1.1\r\nHost: x\r\n\r\n", "403"},
 		{"CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: x\r\n\r\n", "502"},
+		{"CONNECT two-that-refuse:1 HTTP/1.1\r\nHost: x\r\n\r\n", "502"},
 		{"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "405"},
 	} {
 		client := r.dial()
@@ -102,8 +108,8 @@ func TestProxyHeadersRefused(t *testing.T) {
 	}
 	r.settled()
 	n := &r.workers[0].count
-	if n.Refused[trunkproto.NotAllowed].Load() != 1 || n.Refused[trunkproto.Refused].Load() != 1 || n.BadClientHeaders.Load() != 1 {
-		t.Errorf("counted: %d not allowed, %d refused, %d bad prefaces, want 1 each",
+	if n.Refused[trunkproto.NotAllowed].Load() != 1 || n.Refused[trunkproto.Refused].Load() != 2 || n.BadClientHeaders.Load() != 1 {
+		t.Errorf("counted: %d not allowed, %d refused, %d bad prefaces, want 1, 2, 1",
 			n.Refused[trunkproto.NotAllowed].Load(), n.Refused[trunkproto.Refused].Load(), n.BadClientHeaders.Load())
 	}
 	proxy := entryOf(t, config.Proxy, nil)

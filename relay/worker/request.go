@@ -23,6 +23,7 @@ type request struct {
 	since   time.Time                // start of a probe's measurement
 	parser  *proxyheader.Parser      // nil: a trunk
 	pending []byte                   // received bytes that the parser has not consumed
+	others  []netip.Addr             // of the server's name, not tried yet
 }
 
 // connectedReply is the reply when the server is connected.
@@ -105,11 +106,17 @@ func (w *Worker) headerDone(s *split) {
 	go w.resolve(s, host, port, within)
 }
 
-// resolve looks up a name on its own goroutine; the worker continues with the first address.
+// resolve looks up a name on its own goroutine; the worker continues with its addresses.
 func (w *Worker) resolve(s *split, host string, port uint16, within time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	lookUp := w.o.LookUp
+	if lookUp == nil {
+		lookUp = func(ctx context.Context, name string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+		}
+	}
+	addrs, err := lookUp(ctx, host)
 	if err == nil && len(addrs) == 0 {
 		err = errors.New("no address")
 	}
@@ -122,7 +129,22 @@ func (w *Worker) resolve(s *split, host string, port uint16, within time.Duratio
 			w.reject(s, s.answer(trunkproto.Unreachable))
 			return
 		}
-		s.server = netip.AddrPortFrom(addrs[0].Unmap(), port)
+		s.server, s.request.others = netip.AddrPortFrom(addrs[0].Unmap(), port), addrs[1:]
 		w.startOnward(s)
 	})
+}
+
+// nextAddress sends a flow that has not reached its server to the next address of the server's name. False: there is none.
+func (w *Worker) nextAddress(s *split) bool {
+	if s.request == nil || len(s.request.others) == 0 || s.answered || s.stage != stageConnecting || s.trunk != nil || s.ends[flow.Client].fd < 0 {
+		return false
+	}
+	server := &s.ends[flow.Server]
+	if server.fd >= 0 {
+		w.hangUp(server, true)
+	}
+	*server = end{of: s, which: flow.Server, line: line{fd: -1}}
+	s.server, s.request.others = netip.AddrPortFrom(s.request.others[0].Unmap(), s.server.Port()), s.request.others[1:]
+	w.startOnward(s)
+	return true
 }

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -33,6 +34,8 @@ type Options struct {
 	Identities *secure.Identities
 	// Routes are those of entries with via: auto. nil: the worker has its own, which are empty.
 	Routes *Routes
+	// LookUp returns the addresses of a name, the best first. nil: the system's resolver.
+	LookUp func(ctx context.Context, name string) ([]netip.Addr, error)
 }
 
 // Worker is an event loop with its flows.

@@ -48,7 +48,7 @@ func bootGuest(t *testing.T, s stage, kernel string, spec guest.Spec) (*guest.Gu
 	t.Helper()
 	l := lab.New(t)
 	l.Need("qemu-system-x86_64", "mmdebstrap", "mke2fs", "depmod", "busybox")
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute) // a root of another architecture takes minutes
 	defer cancel()
 	spec.Kernel, spec.Arch, spec.Folder, spec.Packages = kernel, s.arch, s.dir, servers
 	if s.arch != runtime.GOARCH {

@@ -85,7 +85,6 @@ func (r *relay) open(workers []*Worker) {
 	}
 }
 
-// run starts workers, which have nothing left when the test ends.
 // names are what the workers' resolver knows. The first two addresses of three-addresses refuse: one is not allowed, at the other nobody listens.
 var names = map[string][]netip.Addr{
 	"localhost":       {netip.MustParseAddr("127.0.0.1")},
@@ -100,6 +99,7 @@ func lookUp(_ context.Context, name string) ([]netip.Addr, error) {
 	return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
 }
 
+// run starts workers, which have nothing left when the test ends.
 func run(t testing.TB, count int, cfg *config.Config) (workers []*Worker) {
 	t.Helper()
 	var running errgroup.Group

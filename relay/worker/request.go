@@ -110,13 +110,7 @@ func (w *Worker) headerDone(s *split) {
 func (w *Worker) resolve(s *split, host string, port uint16, within time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	lookUp := w.o.LookUp
-	if lookUp == nil {
-		lookUp = func(ctx context.Context, name string) ([]netip.Addr, error) {
-			return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
-		}
-	}
-	addrs, err := lookUp(ctx, host)
+	addrs, err := w.o.LookUp(ctx, host)
 	if err == nil && len(addrs) == 0 {
 		err = errors.New("no address")
 	}
@@ -134,16 +128,17 @@ func (w *Worker) resolve(s *split, host string, port uint16, within time.Duratio
 	})
 }
 
+// lookUpSystem asks the system's resolver.
+func lookUpSystem(ctx context.Context, name string) ([]netip.Addr, error) {
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+}
+
 // nextAddress sends a flow that has not reached its server to the next address of the server's name. False: there is none.
 func (w *Worker) nextAddress(s *split) bool {
 	if s.request == nil || len(s.request.others) == 0 || s.answered || s.stage != stageConnecting || s.trunk != nil || s.ends[flow.Client].fd < 0 {
 		return false
 	}
-	server := &s.ends[flow.Server]
-	if server.fd >= 0 {
-		w.hangUp(server, true)
-	}
-	*server = end{of: s, which: flow.Server, line: line{fd: -1}}
+	w.abandonServer(s)
 	s.server, s.request.others = netip.AddrPortFrom(s.request.others[0].Unmap(), s.server.Port()), s.request.others[1:]
 	w.startOnward(s)
 	return true

@@ -114,16 +114,13 @@ func (w *Worker) reroute(s *split, a trunkproto.Answer) bool {
 	if s.trunk != nil {
 		s.trunk.pool.unqueue(s)
 	}
-	server, d := &s.ends[flow.Server], &s.dirs[flow.Client]
+	d := &s.dirs[flow.Client]
 	said := d.buffer
 	if s.trunk != nil && s.state.Connected() {
 		said = s.trunk.replay
 	}
 	said = append([]byte(nil), said...)
-	if server.fd >= 0 {
-		w.hangUp(server, true)
-	}
-	*server = end{of: s, which: flow.Server, line: line{fd: -1}}
+	w.abandonServer(s)
 	w.freeHeld(d)
 	d.buffer = said
 	if s.state.Connected() {
@@ -135,6 +132,15 @@ func (w *Worker) reroute(s *split, a trunkproto.Answer) bool {
 	}
 	w.followRoute(s)
 	return true
+}
+
+// abandonServer ends a flow's server end, for another attempt.
+func (w *Worker) abandonServer(s *split) {
+	server := &s.ends[flow.Server]
+	if server.fd >= 0 {
+		w.hangUp(server, true)
+	}
+	*server = end{of: s, which: flow.Server, line: line{fd: -1}}
 }
 
 // isUnacknowledged reports whether a flow waits for a trunk, or is on one whose peer has acknowledged none of its bytes.

@@ -97,6 +97,9 @@ func New(o Options, cfg *config.Config) (*Worker, error) {
 	if w.o.Routes == nil {
 		w.o.Routes = NewRoutes()
 	}
+	if w.o.LookUp == nil {
+		w.o.LookUp = lookUpSystem
+	}
 	if w.o.Identities == nil {
 		w.o.Identities, w.own = new(secure.Identities), true
 		if err := w.o.Identities.Load(cfg); err != nil {

@@ -96,11 +96,11 @@ func Boot(ctx context.Context, h *lab.Host, s Spec) (*Guest, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := cache.root(ctx, s.Arch, s.Packages)
+	root, err := cache.ensureRoot(ctx, s.Arch, s.Packages)
 	if err != nil {
 		return nil, err
 	}
-	k, err := cache.kernel(ctx, s.Arch, s.Flavour, s.Kernel, root)
+	k, err := cache.ensureKernel(ctx, s.Arch, s.Flavour, s.Kernel, root)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func Boot(ctx context.Context, h *lab.Host, s Spec) (*Guest, error) {
 			return nil, err
 		}
 	}
-	if err := g.start(h, &s, k, root); err != nil {
+	if err := g.startQEMU(h, &s, k, root); err != nil {
 		return nil, err
 	}
 	if err := g.connect(ctx, s.Boot); err != nil {
@@ -147,7 +147,7 @@ func (s *Spec) checkTools() error {
 	return nil
 }
 
-func (g *Guest) start(h *lab.Host, s *Spec, k *kernel, root string) error {
+func (g *Guest) startQEMU(h *lab.Host, s *Spec, k *kernel, root string) error {
 	m := machines[s.Arch]
 	line := "console=" + m.console + " panic=-1 net.ifnames=0 guest_name=" + s.Name + " " + s.Append
 	if s.Systemd {

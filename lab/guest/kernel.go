@@ -38,8 +38,8 @@ type kernel struct {
 	dir     string // vmlinuz, initrd, modules.img
 }
 
-// kernel returns the kernel that a name means, and fetches it if it is missing.
-func (c *Cache) kernel(ctx context.Context, arch string, flavour Flavour, name, root string) (*kernel, error) {
+// ensureKernel returns the kernel that a name means, and fetches it if it is missing.
+func (c *Cache) ensureKernel(ctx context.Context, arch string, flavour Flavour, name, root string) (*kernel, error) {
 	a, err := c.openArchive(ctx, arch)
 	if err != nil {
 		return nil, err

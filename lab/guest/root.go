@@ -37,9 +37,9 @@ var quietServices = []string{
 	"fstrim.timer", "e2scrub_all.timer", "getty@tty1", "serial-getty@ttyS0", "serial-getty@ttyAMA0", "systemd-networkd", "bird", "frr", "etcd",
 }
 
-// root returns the folder of a root's disk (root.img) and busybox, and makes it if it is missing: half a minute for this architecture, some
+// ensureRoot returns the folder of a root's disk (root.img) and busybox, and makes it if it is missing: half a minute for this architecture, some
 // minutes for another one.
-func (c *Cache) root(ctx context.Context, arch string, packages []string) (string, error) {
+func (c *Cache) ensureRoot(ctx context.Context, arch string, packages []string) (string, error) {
 	all := slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(basePackages), packages...))))
 	key := sha256.New()
 	fmt.Fprintln(key, all, quietServices)

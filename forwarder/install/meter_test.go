@@ -39,8 +39,8 @@ func (r *rig) pour(n int, b []byte) []time.Duration {
 	return gaps
 }
 
-// let returns how many packets a bucket lets through: of a rate in packets/s, and filled up to burst. A pause fills it, and no more.
-func let(gaps []time.Duration, rate, burst float64) (n float64) {
+// countPassed returns how many packets a bucket lets through: of a rate in packets/s, and filled up to burst. A pause fills it, and no more.
+func countPassed(gaps []time.Duration, rate, burst float64) (n float64) {
 	tokens := burst
 	for _, gap := range gaps {
 		if tokens = min(tokens+rate*gap.Seconds(), burst); tokens >= 1 {
@@ -80,7 +80,7 @@ func TestMeterRates(t *testing.T) {
 			if all.Packets != n || bands[0].Octets != bands[0].Packets*length {
 				t.Errorf("%+v and %+v after %d packets", all, bands, n)
 			}
-			if passed, want := n-bands[0].Packets, let(gaps, tt.rate, tt.burst); !about(passed, want) {
+			if passed, want := n-bands[0].Packets, countPassed(gaps, tt.rate, tt.burst); !about(passed, want) {
 				t.Errorf("%d packets passed, want about %.0f", passed, want)
 			}
 		})
@@ -106,10 +106,10 @@ func TestMeterBands(t *testing.T) {
 	if seen[af12] != bands[0].Packets || seen[af11]+seen[af12]+bands[1].Packets != n || len(seen) != 2 {
 		t.Errorf("seen %v, counted %+v of %d", seen, bands, n)
 	}
-	if passed, want := seen[af11]+seen[af12], let(gaps, 2000, 40); !about(passed, want) {
+	if passed, want := seen[af11]+seen[af12], countPassed(gaps, 2000, 40); !about(passed, want) {
 		t.Errorf("%d packets passed, want about %.0f", passed, want)
 	}
-	if want := let(gaps, 500, 10); !about(seen[af11], want) {
+	if want := countPassed(gaps, 500, 10); !about(seen[af11], want) {
 		t.Errorf("%d packets passed as they were, want about %.0f", seen[af11], want)
 	}
 }

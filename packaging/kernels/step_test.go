@@ -52,12 +52,15 @@ type outcome struct {
 	Output  string   `json:"-"`
 }
 
+// environment is that of every step in a guest.
+const environment = "export BATON_LAB_PATIENCE=10 BATON_PROGRAMS=/srv/programs PATH=/srv/programs:$PATH\n"
+
 // command is what the guest's shell runs.
 func (s step) command() string {
 	if s.script != "" {
-		return "export BATON_LAB_PATIENCE=10 BATON_PROGRAMS=/srv/programs PATH=/srv/programs:$PATH; cd /srv/tree\n" + s.script
+		return environment + "cd /srv/tree\n" + s.script
 	}
-	command := fmt.Sprintf("cd /srv/tree/%s && BATON_LAB_PATIENCE=10 BATON_PROGRAMS=/srv/programs PATH=/srv/programs:$PATH ./%s -test.v -test.short -test.timeout=%v",
+	command := fmt.Sprintf(environment+"cd /srv/tree/%s && ./%s -test.v -test.short -test.timeout=%v",
 		s.pkg, path.Base(s.binary()), s.bound)
 	for flag, value := range map[string]string{"run": s.tests, "skip": s.skip} {
 		if value != "" {

@@ -15,13 +15,13 @@ var programs = map[string]string{
 	"balance": "balance", "forwarder": "forwarder", "purge": "purge", "quic": "router", "relay": "relay", "router": "router", "sockmap": "relay",
 }
 
-const cost = "^TestVerifierCost$" // loads all programs of a package
+const costTest = "TestVerifierCost" // loads all programs of a package
 
 // loads are the steps in which the kernel's verifier meets every program.
 func loads() []step {
 	var all []step
 	for _, p := range slices.Sorted(maps.Keys(programs)) {
-		load := step{name: "programs of " + p + " load", part: programs[p], shows: "the verifier takes them", pkg: "datapath/" + p, tests: cost, bound: 5 * time.Minute}
+		load := step{name: "programs of " + p + " load", part: programs[p], shows: "the verifier takes them", pkg: "datapath/" + p, tests: "^" + costTest + "$", bound: 5 * time.Minute}
 		if p == "balance" || p == "sockmap" { // one small program each
 			load.tests = ""
 		}
@@ -33,7 +33,7 @@ func loads() []step {
 // longTests is a pattern of the tests of a package that are not of its kernel ring (ring 3): the long ones, and the cost, which a step of its own
 // shows.
 func longTests(pkg string) string {
-	names := []string{"TestVerifierCost"}
+	names := []string{costTest}
 	files, _ := filepath.Glob(filepath.Join(sources, pkg, "*_long_test.go"))
 	for _, f := range files {
 		text, err := os.ReadFile(f)

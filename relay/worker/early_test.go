@@ -66,7 +66,7 @@ func newEarly(t *testing.T, mode config.EarlySYN, change func(*config.Config)) *
 		change(cfg)
 	}
 	r := &earlyRelay{relay: relay{t: t, server: listenTCP(t)}}
-	r.entry = config.Entry{Name: "e", Mode: config.Plain, Listen: unusedPort(t), Destination: addrOf(r.server), EarlySYN: mode}
+	r.entry = config.Entry{Name: "e", Mode: config.Plain, Listen: reservePort(t), Destination: addrOf(r.server), EarlySYN: mode}
 	var err error
 	if r.fd, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
 		t.Fatal(err)

@@ -57,7 +57,29 @@ func listenTCP(t testing.TB) *net.TCPListener {
 
 func addrOf(l net.Listener) netip.AddrPort { return l.Addr().(*net.TCPAddr).AddrPort() }
 
-// unusedPort is an address that refuses.
+// reservePort is an address for a worker to listen on; until then it refuses. A socket is bound to it: a port that is merely free may be given
+// to another listener with SO_REUSEPORT, too, which then takes half of the connections.
+func reservePort(t testing.TB) netip.AddrPort {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(sa.(*unix.SockaddrInet4).Port))
+}
+
+// unusedPort is an address that refuses, and a client may have.
 func unusedPort(t testing.TB) netip.AddrPort {
 	t.Helper()
 	l := listenTCP(t)
@@ -69,7 +91,7 @@ func unusedPort(t testing.TB) netip.AddrPort {
 func newRelay(t testing.TB, workers int, cfg *config.Config) *relay {
 	t.Helper()
 	r := &relay{t: t, server: listenTCP(t)}
-	r.entry = config.Entry{Name: "e", Mode: config.Plain, Listen: unusedPort(t), Destination: addrOf(r.server)}
+	r.entry = config.Entry{Name: "e", Mode: config.Plain, Listen: reservePort(t), Destination: addrOf(r.server)}
 	r.workers = run(t, workers, cfg)
 	r.open(r.workers)
 	return r

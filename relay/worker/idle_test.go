@@ -16,7 +16,7 @@ import (
 
 // Whoever has taken all places for trunks that wait gives them to others until they have as many; nobody gets more than that.
 func TestAdmitTrunk(t *testing.T) {
-	cfg, at := defaults(), unusedPort(t)
+	cfg, at := defaults(), reservePort(t)
 	cfg.Name, cfg.Timeouts.Header = "r1", soon
 	cfg.Trunks = &config.Trunks{Listen: []netip.AddrPort{at}, Credentials: secret, Waiting: 4}
 	w := run(t, 1, cfg)[0]

@@ -35,8 +35,8 @@ func TestListenersAreMadeKnown(t *testing.T) {
 		}
 		var running errgroup.Group
 		running.Go(w.Run)
-		plain := config.Entry{Name: "plain", Mode: config.Plain, Listen: unusedPort(t)}
-		steered := config.Entry{Name: "steered", Mode: config.Plain, Listen: unusedPort(t), Intercept: new(config.Intercept)}
+		plain := config.Entry{Name: "plain", Mode: config.Plain, Listen: reservePort(t)}
+		steered := config.Entry{Name: "steered", Mode: config.Plain, Listen: reservePort(t), Intercept: new(config.Intercept)}
 		for _, e := range []*config.Entry{&plain, &steered} {
 			if err := w.Listen(e); err != nil {
 				t.Errorf("worker %d: %v", index, err)

@@ -23,7 +23,7 @@ func entryOf(t *testing.T, mode config.Mode, change func(*config.Config)) *relay
 		change(cfg)
 	}
 	r := &relay{t: t, server: listenTCP(t)}
-	r.entry = config.Entry{Name: "e", Mode: mode, Listen: unusedPort(t)}
+	r.entry = config.Entry{Name: "e", Mode: mode, Listen: reservePort(t)}
 	r.workers = run(t, 1, cfg)
 	r.open(r.workers)
 	return r
@@ -126,7 +126,7 @@ func TestProxyHeadersRefused(t *testing.T) {
 func TestProxyHeader(t *testing.T) {
 	c := newChain(t, 2, nil)
 	c.entry.ClientAddress = config.ProxyHeader
-	c.entry.Listen = unusedPort(t)
+	c.entry.Listen = reservePort(t)
 	c.open(c.hops[0])
 	client := c.dial()
 	say(t, client, "ask")

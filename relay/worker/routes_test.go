@@ -35,7 +35,7 @@ func newStar(t *testing.T, security config.Security, change func(s *star)) *star
 	if security == config.TLS {
 		s.authority = securetest.NewAuthority(t)
 	}
-	s.entry = config.Entry{Name: "e", Mode: config.Plain, Listen: unusedPort(t), Destination: addrOf(s.server), ClientAddress: config.Hidden, Auto: true}
+	s.entry = config.Entry{Name: "e", Mode: config.Plain, Listen: reservePort(t), Destination: addrOf(s.server), ClientAddress: config.Hidden, Auto: true}
 	if change != nil {
 		change(s)
 	}
@@ -43,7 +43,7 @@ func newStar(t *testing.T, security config.Security, change func(s *star)) *star
 	cfg.Name, cfg.Timeouts.Connect = "self", s.connect
 	own := s.credentials("self")
 	for _, name := range []string{"b", "c"} {
-		s.trunkListeners[name] = unusedPort(t)
+		s.trunkListeners[name] = reservePort(t)
 		s.start(name)
 		cfg.Peers = append(cfg.Peers, config.Peer{
 			Name: name, Address: s.trunkListeners[name], Credentials: own, Ready: config.Ready{Min: 2, Max: 64, Age: time.Minute, Probe: 15 * time.Second},

@@ -52,7 +52,7 @@ func newChainOf(t testing.TB, security config.Security, hops int, change func(ho
 			return c.authority.Issue(t, securetest.Certificate{Names: []string{name}})
 		}
 	}
-	c.entry = config.Entry{Name: "e", Mode: config.Plain, Listen: unusedPort(t), Destination: addrOf(c.server), ClientAddress: config.Hidden}
+	c.entry = config.Entry{Name: "e", Mode: config.Plain, Listen: reservePort(t), Destination: addrOf(c.server), ClientAddress: config.Hidden}
 	var peers []config.Peer // behind the relay at hand
 	for hop := hops; hop > 0; hop-- {
 		cfg := defaults()
@@ -64,7 +64,7 @@ func newChainOf(t testing.TB, security config.Security, hops int, change func(ho
 		for i := range cfg.Peers {
 			cfg.Peers[i].Credentials = own
 		}
-		at := unusedPort(t)
+		at := reservePort(t)
 		cfg.Trunks = &config.Trunks{Listen: []netip.AddrPort{at}, Credentials: own, Waiting: 1000}
 		if change != nil {
 			change(hop, cfg)

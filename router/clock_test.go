@@ -33,11 +33,11 @@ pools: {p: {surrogates: [{name: s, address: "127.0.0.10:80"}]}}
 		t.Fatal(err)
 	}
 	defer r.Close()
-	got, err := r.dp.Config()
+	got, err := r.kernel.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.offset == 0 || got.TSOffset != r.offset || len(r.mss) == 0 || !slices.Equal(got.MSS, r.mss) || !got.Closed {
-		t.Errorf("the kernel has %+v, want offset %d, classes %v and closed", got, r.offset, r.mss)
+	if r.clock.offset == 0 || got.TSOffset != r.clock.offset || len(r.clock.mss) == 0 || !slices.Equal(got.MSS, r.clock.mss) || !got.Closed {
+		t.Errorf("the kernel has %+v, want offset %d, classes %v and closed", got, r.clock.offset, r.clock.mss)
 	}
 }

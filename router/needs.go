@@ -4,11 +4,12 @@ import (
 	"slices"
 
 	"baton/datapath"
+	"baton/datapath/quic"
 	kernel "baton/datapath/router"
 )
 
 // Needs is what the router needs of a host.
 var Needs = append(slices.Clone(kernel.Needs),
-	datapath.Need{Feature: quicPrograms, Without: "no VIPs of QUIC"},
+	datapath.Need{Feature: quic.Programs, Without: "no VIPs of QUIC"},
 	datapath.Need{Feature: datapath.CapNetBind, Without: "no VIPs below port 1024"},
 )

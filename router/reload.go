@@ -1,20 +1,18 @@
 package router
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"maps"
-	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
 	"baton/api"
+	kernel "baton/datapath/router"
 	"baton/document"
 	"baton/router/config"
 	"baton/router/discover"
-	"baton/router/explain"
+	"baton/router/legs"
+	"baton/router/state"
 )
 
 // Reload rereads the configuration and applies it if it is valid. Sessions continue. The error wraps api.ErrConflict when the old
@@ -39,11 +37,11 @@ func (r *Router) reload() (api.ReloadResult, error) {
 	if err != nil {
 		return api.ReloadResult{}, err
 	}
-	if fixed := fixedAtStart(old.cfg, cfg); fixed != "" {
+	if fixed := fixedAtStart(old.Config, cfg); fixed != "" {
 		return api.ReloadResult{}, cfg.Places.Wrong(fixed, "takes effect at a restart only", "systemctl restart baton-router")
 	}
-	changes, dropped := old.changes.Under(cfg)
-	next, left := r.merged(cfg, changes)
+	changes, dropped := old.Changes.Under(cfg)
+	next, left := r.sources.MergeLocked(cfg, changes)
 	if err := Check(next); err != nil {
 		return api.ReloadResult{}, err
 	}
@@ -62,64 +60,103 @@ func (r *Router) reload() (api.ReloadResult, error) {
 	if err := r.access.Update(next); err != nil {
 		return api.ReloadResult{}, err
 	}
-	if err := r.replace(next, changes, mtu); err != nil {
-		return api.ReloadResult{}, errors.Join(err, r.access.Update(old.cfg))
+	if err := r.replaceLocked(next, changes, mtu); err != nil {
+		return api.ReloadResult{}, errors.Join(err, r.access.Update(old.Config))
 	}
 	r.loaded.Store(time.Now().UnixNano())
-	result := api.ReloadResult{Config: cfg.File, Changed: differences(old.cfg, next)}
+	result := api.ReloadResult{Config: cfg.File, Changed: config.Differences(old.Config, next)}
 	for _, name := range dropped {
 		result.Changed = append(result.Changed, "the file says otherwise of surrogate "+name+" now: its changes by API are dropped")
 	}
-	r.reloaded(cfg, left, len(dropped) > 0)
+	r.sources.ReloadedLocked(cfg, left, len(dropped) > 0)
 	return result, nil
 }
 
-// replace puts a configuration with its changes in force: all of it, or the old one stays. r.reloading is held.
-func (r *Router) replace(next *config.Config, changes discover.Changes, mtu int) error {
-	old := r.current()
-	n, err := old.numbers(r.dp)
+// replaceLocked puts a configuration with its changes in force: all of it, or the old one stays.
+func (r *Router) replaceLocked(next *config.Config, changes discover.Changes, mtu int) error {
+	old := r.current().Compiled
+	n, err := numbersInForce(r.kernel, old)
 	if err != nil {
 		return err
 	}
-	s, err := newState(next, n)
+	c, err := state.Compile(next, n, changes)
 	if err != nil {
 		return err
 	}
-	s.changes = changes
 	before := r.mtu
-	if err := r.enforce(s, mtu); err != nil {
-		return errors.Join(err, r.enforce(old, before))
+	err = forgetSurrogates(r.kernel, c.Fresh) // before any leg is opened under them
+	if err == nil {
+		err = r.enforceLocked(c, mtu)
 	}
-	for name := range old.ids {
-		if _, kept := s.ids[name]; !kept {
+	if err != nil {
+		return errors.Join(err, r.enforceLocked(old, before))
+	}
+	for name := range old.IDs {
+		if _, kept := c.IDs[name]; !kept {
 			r.metrics.Forget(name)
 		}
 	}
 	return nil
 }
 
-// enforce applies a state.
-func (r *Router) enforce(s *state, mtu int) error {
-	if err := s.keepNumbers(r.dp); err != nil {
+// enforceLocked applies a configuration.
+func (r *Router) enforceLocked(c *state.Compiled, mtu int) error {
+	if err := storeNumbers(r.kernel, c); err != nil {
 		return err
 	}
-	if err := r.spliced.learn(s); err != nil {
+	if err := r.records.LearnNames(c); err != nil {
 		return err
 	}
-	if err := r.health.Update(targets(s.cfg)); err != nil {
+	if err := r.health.Update(targets(c.Config)); err != nil {
 		return err
 	}
-	if err := r.drainAll(s); err != nil {
+	if err := drain(r.health, c); err != nil {
 		return err
 	}
-	if err := r.legs.Update(r.surrogates(s)); err != nil {
+	if err := r.legs.Update(splicedSurrogates(c)); err != nil {
 		return err
 	}
-	r.applyHealth(s)
-	r.state.Store(s)
+	s := r.refreshLocked(c)
 	r.mtu = mtu
-	r.lookAgain()
+	r.certs.LookAgain()
 	return r.open(s)
+}
+
+// open writes a snapshot to the kernel, tables last: from then on they apply to clients.
+func (r *Router) open(s *state.Snapshot) error {
+	if err := attach(r.kernel, s.Config); err != nil {
+		return err
+	}
+	if err := r.kernel.Refuse(s.HandedOff()); err != nil { // else their listeners proxy first clients, for as long as these stay
+		return err
+	}
+	if err := r.servers.Update(s.Compiled); err != nil {
+		return err
+	}
+	if err := r.quic.Update(s.Compiled); err != nil {
+		return err
+	}
+	if err := r.kernel.Put(r.clock.config(kernel.Config{Tap: r.tap.Ifindex}), r.tables(s)); err != nil {
+		return err
+	}
+	return r.records.Start(r.start)
+}
+
+func (r *Router) tables(s *state.Snapshot) kernel.Tables {
+	return s.Tables(r.mtu, r.legs.Facts, func(surrogate string) bool { return r.legs.Local(s.IDs[surrogate]) })
+}
+
+// splicedSurrogates lists those that sessions of some VIP may be spliced to.
+func splicedSurrogates(c *state.Compiled) []legs.Surrogate {
+	var out []legs.Surrogate
+	for _, p := range c.Numbered {
+		for i := range p.Config.Surrogates {
+			if sg := &p.Config.Surrogates[i]; c.Splices(p.Config.Name, sg) {
+				out = append(out, legs.Surrogate{ID: p.IDs[i], Name: sg.Name, Address: sg.Address, Legs: p.Config.Legs, Reuse: p.Config.Reuse})
+			}
+		}
+	}
+	return out
 }
 
 // fixedAtStart names a setting that a running router cannot change.
@@ -137,92 +174,4 @@ func fixedAtStart(old, next *config.Config) string {
 		return "limits"
 	}
 	return ""
-}
-
-// differences lists what a reload has changed.
-func differences(old, next *config.Config) []string {
-	var out []string
-	describe := func(what string, before, after map[string]string) {
-		for name := range maps.Keys(after) {
-			if _, had := before[name]; !had {
-				out = append(out, what+" "+name+" is new")
-			} else if before[name] != after[name] {
-				out = append(out, what+" "+name+" has changed")
-			}
-		}
-		for name := range maps.Keys(before) {
-			if _, has := after[name]; !has {
-				out = append(out, what+" "+name+" has gone")
-			}
-		}
-	}
-	vips := func(c *config.Config) map[string]string {
-		m := make(map[string]string)
-		for _, v := range c.VIPs {
-			shown := sha256.New()
-			for _, k := range v.TLS {
-				for _, der := range k.Pair.Certificate {
-					shown.Write(der)
-				}
-			}
-			v.Line, v.TLS = 0, nil
-			name := v.Address.String()
-			if v.Protocol == config.QUIC {
-				name += " of QUIC"
-			}
-			m[name] = fmt.Sprint(v, shown.Sum(nil))
-		}
-		return m
-	}
-	pools := func(c *config.Config) (pools, surrogates map[string]string) {
-		pools, surrogates = make(map[string]string), make(map[string]string)
-		for _, p := range c.Pools {
-			for _, sg := range p.Surrogates {
-				sg.Line = 0
-				surrogates[sg.Name] = fmt.Sprint(sg, p.Name)
-			}
-			more := ""
-			if p.ServerID != nil {
-				more = fmt.Sprint(*p.ServerID)
-			}
-			more += p.Shared.String()
-			if p.Health != nil {
-				more += fmt.Sprint(*p.Health)
-			}
-			p.Line, p.Surrogates, p.Health, p.ServerID, p.Shared = 0, nil, nil, nil, nil
-			pools[p.Name] = fmt.Sprint(p) + more
-		}
-		return pools, surrogates
-	}
-	describe("VIP", vips(old), vips(next))
-	p1, s1 := pools(old)
-	p2, s2 := pools(next)
-	describe("pool", p1, p2)
-	describe("surrogate", s1, s2)
-	if !slices.EqualFunc(old.Access, next.Access, config.AccessLog.Same) {
-		out = append(out, "log.access has changed")
-	}
-	return out
-}
-
-// Explained converts an explanation for the control socket.
-func Explained(e *explain.Explanation) api.RouterExplanation {
-	a := api.RouterExplanation{
-		Mode: string(e.Mode), Pool: e.Pool, Policy: string(e.Policy), Status: e.Status, Alert: e.Alert, Where: e.Decides,
-		Steps: strings.Split(strings.TrimRight(e.String(), "\n"), "\n"),
-	}
-	a.VIP, _ = netip.ParseAddrPort(e.VIP)
-	if e.Route != nil {
-		a.Line = e.Route.Line
-	}
-	if len(e.Chosen) == 1 {
-		a.Surrogate = e.Chosen[0]
-	}
-	for _, c := range e.Candidates {
-		a.Candidates = append(a.Candidates, api.RouterCandidate{Surrogate: c.Name, Usable: c.Excluded == "", Reason: c.Excluded})
-		if c.Name == a.Surrogate {
-			a.Address, _ = netip.ParseAddrPort(c.Address)
-		}
-	}
-	return a
 }

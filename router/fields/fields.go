@@ -13,6 +13,7 @@ import (
 	kernel "baton/datapath/router"
 	"baton/router/config"
 	"baton/router/head"
+	"baton/router/outcome"
 	"baton/router/route"
 )
 
@@ -199,12 +200,6 @@ func listed(h http.Header, name string) bool {
 	return false
 }
 
-// Outcomes of requests that are proxied, as the kernel cannot put fields into them.
-const (
-	OutcomeClientField   = "client field"   // they have a field that the router sets
-	OutcomeNotInsertable = "not insertable" // by their form
-)
-
 // unrewritten says why the kernel does not rewrite a request, "" if it does.
 func unrewritten(req *head.Request, r config.Rewrite) string {
 	host, named := req.Fields.Get("Host")
@@ -226,20 +221,20 @@ func unrewritten(req *head.Request, r config.Rewrite) string {
 
 // Unfit says why the kernel does not change a request with a head of so many bytes, of which so many are in the first packet: an
 // outcome, and the reason; "" if it does. watched are the names for which it looks at the VIP, rewrite is the route's.
-func Unfit(req *head.Request, size, first int, watched []string, rewrite config.Rewrite) (outcome, why string) {
+func Unfit(req *head.Request, size, first int, watched []string, rewrite config.Rewrite) (_ outcome.Outcome, why string) {
 	for name := range req.Fields.All() {
 		if kernel.IsWatched(string(name), watched) {
-			return OutcomeClientField, "the request has " + string(name) + ", which the router sets"
+			return outcome.ClientField, "the request has " + string(name) + ", which the router sets"
 		}
 	}
 	if why := route.UnreadHead(req, size); why != "" {
-		return OutcomeNotInsertable, why
+		return outcome.NotInsertable, why
 	}
 	if size > first {
-		return OutcomeNotInsertable, "the head is in more than one packet"
+		return outcome.NotInsertable, "the head is in more than one packet"
 	}
 	if why := unrewritten(req, rewrite); why != "" {
-		return OutcomeNotInsertable, why
+		return outcome.NotInsertable, why
 	}
 	return "", ""
 }

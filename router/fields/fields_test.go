@@ -12,6 +12,7 @@ import (
 	kernel "baton/datapath/router"
 	"baton/router/config"
 	"baton/router/head"
+	"baton/router/outcome"
 )
 
 var all = []config.AddedField{config.XForwardedProto, config.XRequestID}
@@ -133,29 +134,33 @@ func TestStrip(t *testing.T) {
 func TestUnfit(t *testing.T) {
 	watched := []string{"x-forwarded-for", "x-request-id"}
 	const begin = "GET / HTTP/1.1\r\nHost: a\r\n"
-	for name, tt := range map[string]struct{ head, outcome, why string }{
+	for name, tt := range map[string]struct {
+		head    string
+		outcome outcome.Outcome
+		why     string
+	}{
 		"plain":                {begin + "\r\n", "", ""},
 		"another method":       {"PATCH / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n", "", ""},
 		"close":                {begin + "Connection: close\r\n\r\n", "", ""},
-		"a field of ours":      {begin + "x-forwarded-for: 6.6.6.6\r\n\r\n", OutcomeClientField, "the request has x-forwarded-for, which the router sets"},
-		"with _":               {begin + "X_Forwarded-For: 6.6.6.6\r\n\r\n", OutcomeClientField, "the request has X_Forwarded-For, which the router sets"},
+		"a field of ours":      {begin + "x-forwarded-for: 6.6.6.6\r\n\r\n", outcome.ClientField, "the request has x-forwarded-for, which the router sets"},
+		"with _":               {begin + "X_Forwarded-For: 6.6.6.6\r\n\r\n", outcome.ClientField, "the request has X_Forwarded-For, which the router sets"},
 		"a field of the VIP's": {begin + "X-Real-Ip: 6.6.6.6\r\n\r\n", "", ""},
-		"chunked":              {"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", OutcomeNotInsertable, "the body comes in chunks"},
-		"upgrade":              {begin + "Connection: upgrade\r\nUpgrade: websocket\r\n\r\n", OutcomeNotInsertable, "it requests an upgrade"},
-		"connection":           {begin + "Connection: X-Real-Ip\r\n\r\n", OutcomeNotInsertable, "it has other connection options than close or keep-alive"},
-		"long":                 {begin + "A: " + strings.Repeat("x", 2048) + "\r\n\r\n", OutcomeNotInsertable, "the head has more than 2048 bytes"},
+		"chunked":              {"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", outcome.NotInsertable, "the body comes in chunks"},
+		"upgrade":              {begin + "Connection: upgrade\r\nUpgrade: websocket\r\n\r\n", outcome.NotInsertable, "it requests an upgrade"},
+		"connection":           {begin + "Connection: X-Real-Ip\r\n\r\n", outcome.NotInsertable, "it has other connection options than close or keep-alive"},
+		"long":                 {begin + "A: " + strings.Repeat("x", 2048) + "\r\n\r\n", outcome.NotInsertable, "the head has more than 2048 bytes"},
 	} {
 		req, n, err := head.Parse([]byte(tt.head))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if outcome, why := Unfit(&req, n, n, watched, config.Rewrite{}); outcome != tt.outcome || why != tt.why {
-			t.Errorf("%s: %q, %q, want %q, %q", name, outcome, why, tt.outcome, tt.why)
+		if got, why := Unfit(&req, n, n, watched, config.Rewrite{}); got != tt.outcome || why != tt.why {
+			t.Errorf("%s: %q, %q, want %q, %q", name, got, why, tt.outcome, tt.why)
 		}
 	}
 	req, n, _ := head.Parse([]byte(begin + "\r\n"))
-	if outcome, why := Unfit(&req, n, n-1, watched, config.Rewrite{}); outcome != OutcomeNotInsertable || why == "" {
-		t.Errorf("in two packets: %q, %q", outcome, why)
+	if got, why := Unfit(&req, n, n-1, watched, config.Rewrite{}); got != outcome.NotInsertable || why == "" {
+		t.Errorf("in two packets: %q, %q", got, why)
 	}
 }
 

@@ -326,7 +326,7 @@ func hostOf(b []byte) ([]byte, bool) {
 			return nil, false
 		}
 	}
-	return lowered(host), true
+	return Lower(host), true
 }
 
 // isIPv6 reports whether the content of an IP literal is an IPv6 address. Zones are not allowed on the wire (RFC 6874), and
@@ -339,11 +339,18 @@ func isIPv6(b []byte) bool {
 	return err == nil && a.Is6() && a.Zone() == ""
 }
 
-func lowered(b []byte) []byte {
-	for _, c := range b {
-		if c >= 'A' && c <= 'Z' {
-			return bytes.ToLower(b)
+// Lower lowers the case of ASCII letters. It copies b if there is one to lower.
+func Lower(b []byte) []byte {
+	isUpper := func(r rune) bool { return r >= 'A' && r <= 'Z' }
+	at := bytes.IndexFunc(b, isUpper)
+	if at < 0 {
+		return b
+	}
+	out := bytes.Clone(b)
+	for i := at; i < len(out); i++ {
+		if isUpper(rune(out[i])) {
+			out[i] += 'a' - 'A'
 		}
 	}
-	return b
+	return out
 }

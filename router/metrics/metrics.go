@@ -15,6 +15,7 @@ import (
 	"baton/policy"
 	"baton/router/fallback"
 	"baton/router/health"
+	"baton/router/outcome"
 	"baton/router/passthrough"
 )
 
@@ -83,16 +84,9 @@ func New() *Metrics {
 	}
 }
 
-// Decision outcomes.
-const (
-	OutcomeHandoff  = "handoff"  // spliced
-	OutcomeVerdict  = "verdict"  // answered by the router
-	OutcomeFallback = "fallback" // given to the proxy
-)
-
 // Decided counts a decision of user space.
-func (m *Metrics) Decided(vip netip.AddrPort, outcome string, took time.Duration) {
-	m.decisions.WithLabelValues(vip.String(), outcome).Observe(took.Seconds())
+func (m *Metrics) Decided(vip netip.AddrPort, what outcome.Outcome, took time.Duration) {
+	m.decisions.WithLabelValues(vip.String(), string(what)).Observe(took.Seconds())
 }
 
 // PolicyDecided counts a choice by a policy of a file.

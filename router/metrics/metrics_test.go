@@ -17,6 +17,7 @@ import (
 	"baton/policy"
 	"baton/router/fallback"
 	"baton/router/health"
+	"baton/router/outcome"
 )
 
 var vip = netip.MustParseAddrPort("10.9.9.9:80")
@@ -47,7 +48,7 @@ func status() api.RouterStatus {
 // exercised has at least one series in each family of events.
 func exercised() *Metrics {
 	m := New()
-	m.Decided(vip, OutcomeHandoff, 30*time.Microsecond)
+	m.Decided(vip, outcome.Spliced, 30*time.Microsecond)
 	m.HandedOff(vip, "s1")
 	for _, d := range []policy.Decision{
 		{Method: policy.ByZone, Choices: make([]policy.Choice, 1)}, {Method: policy.ByDefault, Choices: make([]policy.Choice, 1), Spills: 2},
@@ -112,8 +113,8 @@ func TestSeries(t *testing.T) {
 		`baton_router_certificate_warnings{pool="video",server="a.test",surrogate="s2"} 1`,
 		`baton_router_certificate_warnings{pool="video",server="b.test",surrogate="s2"} 1`,
 		`baton_router_certificate_expires_timestamp_seconds{pool="video",server="a.test",surrogate="s2"} 1.8e+09`,
-		`baton_router_decision_duration_seconds_bucket{outcome="handoff",vip="10.9.9.9:80",le="2e-05"} 0`,
-		`baton_router_decision_duration_seconds_bucket{outcome="handoff",vip="10.9.9.9:80",le="5e-05"} 1`,
+		`baton_router_decision_duration_seconds_bucket{outcome="spliced",vip="10.9.9.9:80",le="2e-05"} 0`,
+		`baton_router_decision_duration_seconds_bucket{outcome="spliced",vip="10.9.9.9:80",le="5e-05"} 1`,
 		`baton_router_handoffs_total{surrogate="s1",vip="10.9.9.9:80"} 1`,
 		`baton_router_policy_decisions_total{method="zone",pool="video",result="served"} 1`,
 		`baton_router_policy_decisions_total{method="default",pool="video",result="spilled"} 1`,

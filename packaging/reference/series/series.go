@@ -23,6 +23,7 @@ import (
 	"baton/router/fallback"
 	"baton/router/health"
 	router "baton/router/metrics"
+	"baton/router/outcome"
 	"baton/router/passthrough"
 )
 
@@ -43,7 +44,7 @@ func Exporters() map[string]http.Handler {
 // routerHandler has the router's events too, which are not in its status.
 func routerHandler() http.Handler {
 	m, vip := router.New(), netip.MustParseAddrPort("10.9.9.9:80")
-	m.Decided(vip, router.OutcomeHandoff, time.Millisecond)
+	m.Decided(vip, outcome.Spliced, time.Millisecond)
 	m.HandedOff(vip, "text")
 	m.LegEvent("text", "opened")
 	m.SurrogateChanged(health.Transition{Surrogate: "text", From: health.State{Phase: health.Checking}, To: health.State{Phase: health.Up}})

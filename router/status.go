@@ -1,0 +1,218 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"baton/api"
+	"baton/daemon"
+	kernel "baton/datapath/router"
+	"baton/router/accesslog"
+	"baton/router/config"
+	"baton/router/explain"
+	"baton/router/metrics"
+	"baton/router/sources"
+)
+
+// backend serves the control socket.
+func (r *Router) backend() api.Backend {
+	return api.Backend{
+		Part: api.RouterBackend{
+			Status:    func(context.Context) (api.RouterStatus, error) { return r.Status() },
+			Explain:   func(_ context.Context, q api.RouterQuestion) (api.RouterExplanation, error) { return r.explain(q) },
+			Drain:     r.sources.Drain,
+			Backend:   r.sources.Change,
+			Decisions: r.policies.Decisions,
+			Sessions:  func(_ context.Context, yield func(api.RouterSession) bool) error { return r.eachSession(yield) },
+		},
+		Counters: daemon.Counters(r.Status, metrics.Series),
+		Reload:   func(context.Context) (api.ReloadResult, error) { return r.Reload() },
+	}
+}
+
+var errStop = errors.New("enough")
+
+func (r *Router) eachSession(yield func(api.RouterSession) bool) error {
+	s, now := r.current(), time.Now()
+	err := r.kernel.EachSplice(func(sp kernel.Splice) error {
+		session := api.RouterSession{
+			Client: sp.Client, VIP: sp.VIP, Surrogate: s.Names[sp.Surrogate],
+			Leg:   api.RouterLeg{Local: sp.Router, Remote: sp.Server},
+			Since: now.Add(-sp.Age), IdleFor: sp.Quiet,
+			Received: sp.BytesToServer, Sent: sp.BytesToClient, Requests: uint64(sp.ClientRequests),
+		}
+		switch sp.State {
+		case kernel.Active:
+			session.State = api.RouterSessionSpliced
+		case kernel.Closing:
+			session.State = api.RouterSessionClosing
+		default:
+			return nil
+		}
+		if !yield(session) {
+			return errStop
+		}
+		return nil
+	})
+	if err == nil {
+		err = r.quic.EachSession(now, func(session api.RouterSession) error {
+			if !yield(session) {
+				return errStop
+			}
+			return nil
+		})
+	}
+	if errors.Is(err, errStop) {
+		return nil
+	}
+	return err
+}
+
+// Status returns the router's status. The error is that of the kernel's maps.
+func (r *Router) Status() (api.RouterStatus, error) {
+	s := r.current()
+	st := api.RouterStatus{
+		Process: daemon.Process("router", r.o.Version, r.started), Features: []api.Feature{}, Interfaces: describeInterfaces(append(r.kernel.Attached(), r.quic.Interfaces()...)),
+		Limit: r.kernel.Sessions(), Packets: make(map[string]uint64),
+	}
+	st.Config, st.Loaded = s.Config.File, time.Unix(0, r.loaded.Load())
+	st.Reloads, st.ReloadsFailed = r.reloads.Load(), r.reloadsFailed.Load()
+	verdicts, err := r.kernel.Verdicts()
+	if err != nil {
+		return st, err
+	}
+	for v, n := range verdicts {
+		st.Packets[v.String()] = n
+	}
+	for _, v := range s.Config.VIPs {
+		vip := api.RouterVIP{Address: v.Address, Mode: string(v.Mode), Protocol: string(v.Protocol), TLS: len(v.TLS) > 0, Routes: len(v.Routes)}
+		for _, k := range v.TLS {
+			vip.Certificates = append(vip.Certificates, api.RouterCertificate{File: k.Certificate, Names: k.Pair.Leaf.DNSNames, Expires: k.Pair.Leaf.NotAfter})
+		}
+		if v.Mode == config.Handoff {
+			vip.Pipelining = string(v.Pipelining)
+		}
+		vip.Controller = r.servers.ControllerStatus(v.Address)
+		st.VIPs = append(st.VIPs, vip)
+	}
+	for _, p := range s.Pools {
+		pool := api.RouterPool{Name: p.Config.Name, Policy: string(p.Config.Policy), Reuse: string(p.Config.Reuse), Sources: p.Config.Legs.Sources}
+		for i := range p.Config.Surrogates {
+			one, err := r.surrogateStatus(&p.Config.Surrogates[i], p.IDs[i])
+			if err != nil {
+				return st, err
+			}
+			one.Origin, one.Changed, one.Leaving = sources.OriginOf(&p.Config.Surrogates[i], s.Changes)
+			st.Sessions += one.Sessions
+			pool.Surrogates = append(pool.Surrogates, one)
+		}
+		st.Pools = append(st.Pools, pool)
+	}
+	st.AccessLogs = accessLogs(r.access, r.kernel)
+	r.certs.AddStatus(&st)
+	r.sources.AddStatus(&st, s.Changes)
+	st.Warnings = append(st.Warnings, r.policies.Warnings()...)
+	st.QUIC, err = r.quic.Status()
+	return st, err
+}
+
+// describeInterfaces describes those that the data path is attached to.
+func describeInterfaces(attached []int) []api.RouterInterface {
+	out := []api.RouterInterface{}
+	slices.Sort(attached)
+	for _, ifindex := range slices.Compact(attached) {
+		name := fmt.Sprintf("#%d", ifindex)
+		if dev, err := net.InterfaceByIndex(ifindex); err == nil {
+			name = dev.Name
+		}
+		out = append(out, api.RouterInterface{Name: name, Attached: true})
+	}
+	return out
+}
+
+func (r *Router) surrogateStatus(sg *config.Surrogate, id uint16) (api.RouterSurrogate, error) {
+	h := r.health.State(sg.Name)
+	legs, err := r.legs.Count(id)
+	if err != nil {
+		return api.RouterSurrogate{}, err
+	}
+	counted, err := r.kernel.Surrogate(id)
+	if err != nil {
+		return api.RouterSurrogate{}, err
+	}
+	out := api.RouterSurrogate{
+		Name: sg.Name, Address: sg.Address, Weight: sg.Weight, Priority: sg.Priority, Phase: string(h.Phase), Up: h.Up, Draining: h.Draining,
+		Since: h.Since, LastError: h.LastError, Sessions: legs.Active, QUIC: r.quic.Sessions(sg.Address), IdleLegs: legs.Idle, OpeningLegs: legs.Opening,
+		Handoffs: counted.Handoffs, Recycled: counted.Recycled, Failed: counted.Failed, BytesTo: counted.BytesIn, BytesFrom: counted.BytesOut,
+	}
+	mode, after := r.legs.Mode(id)
+	out.LegsMode = string(mode)
+	if after > 0 {
+		out.LegsReason = fmt.Sprintf("it closes unused connections after %v", after.Round(time.Millisecond))
+	}
+	if sg.Address.Addr().IsLoopback() || r.legs.Local(id) {
+		out.Proxied = "it is on this host"
+	}
+	return out, nil
+}
+
+func (r *Router) explain(q api.RouterQuestion) (api.RouterExplanation, error) {
+	s := r.current()
+	var headers []string
+	for _, h := range q.Headers {
+		headers = append(headers, h.Name+": "+h.Value)
+	}
+	e, err := explain.Explain(s.Config, explain.Question{Method: q.Method, URL: q.URL, ALPN: q.ALPN, Client: q.Client, Headers: headers, Shared: s.PolicyOf},
+		func(name string) explain.Health {
+			h := r.health.State(name)
+			return explain.Health{
+				Up: h.Up, Draining: h.Draining, Local: r.legs.Local(s.IDs[name]), Why: h.LastError, Sessions: int(countSessions(r.kernel, s.IDs[name])),
+			}
+		})
+	if err != nil {
+		return api.RouterExplanation{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)
+	}
+	return Explained(e), nil
+}
+
+// accessLogs is the status of the access log's outputs.
+func accessLogs(access *accesslog.Writer, dp *kernel.Router) (out []api.RouterAccessLog) {
+	lost, _ := dp.LostLogs() // 0 if they cannot be read
+	for _, s := range access.Stats() {
+		s.Lost[accesslog.LostInKernel] = lost
+		l := api.RouterAccessLog{Output: s.Output, Written: s.Written, Skipped: s.Skipped, Lost: s.Lost, Waiting: s.Waiting}
+		if s.Err != nil {
+			l.Error = s.Err.Error()
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// Explained converts an explanation for the control socket.
+func Explained(e *explain.Explanation) api.RouterExplanation {
+	a := api.RouterExplanation{
+		Mode: string(e.Mode), Pool: e.Pool, Policy: string(e.Policy), Status: e.Status, Alert: e.Alert, Where: e.Decides,
+		Steps: strings.Split(strings.TrimRight(e.String(), "\n"), "\n"),
+	}
+	a.VIP, _ = netip.ParseAddrPort(e.VIP)
+	if e.Route != nil {
+		a.Line = e.Route.Line
+	}
+	if len(e.Chosen) == 1 {
+		a.Surrogate = e.Chosen[0]
+	}
+	for _, c := range e.Candidates {
+		a.Candidates = append(a.Candidates, api.RouterCandidate{Surrogate: c.Name, Usable: c.Excluded == "", Reason: c.Excluded})
+		if c.Name == a.Surrogate {
+			a.Address, _ = netip.ParseAddrPort(c.Address)
+		}
+	}
+	return a
+}

@@ -1,0 +1,123 @@
+package upcall
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	kernel "baton/datapath/router"
+	"baton/router/fallback"
+	"baton/router/head"
+	"baton/router/outcome"
+	"baton/router/state"
+)
+
+// departure is a client that leaves for its VIP's socket.
+type departure struct {
+	p       *pending
+	verdict *fallback.Verdict // the socket's answer; nil: it proxies
+	why     outcome.Outcome
+}
+
+// departLocked queues a client for its socket. If the queue is full, expireClients tries again.
+func (d *Decider) departLocked(x departure) {
+	select {
+	case d.departed <- x:
+		d.protectLocked(x.p)
+	default:
+	}
+}
+
+// refuseLocked makes the router's own server answer.
+func (d *Decider) refuseLocked(p *pending, why *head.Error) {
+	p.bad = why
+	d.departLocked(departure{p, &fallback.Verdict{Status: why.Status, Reason: why.Reason}, outcome.Refused})
+}
+
+// assignDeparted assigns clients to their sockets until ctx is done.
+func (d *Decider) assignDeparted(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case x := <-d.departed:
+			d.assignToSocket(x)
+		}
+	}
+}
+
+// assignToSocket assigns the connection to the VIP's socket, which answers with the verdict, or proxies.
+func (d *Decider) assignToSocket(x departure) {
+	p := x.p
+	if !d.isWaiting(p) {
+		d.forget(p)
+		return
+	}
+	if err := d.o.EndOldSocket(p.vip, p.client); err != nil {
+		d.o.Log.Debug("cannot remove old socket", "err", err)
+	}
+	verdicts := d.o.Verdicts(p.vip)
+	err := d.replay(p, kernel.Decision{Local: true}, func() {
+		if x.verdict != nil {
+			verdicts.Put(p.client, *x.verdict)
+		} else {
+			verdicts.Take(p.client) // left by an earlier session on the same port
+		}
+	})
+	if err != nil {
+		d.o.Log.Debug("cannot hand client over to the proxy", "client", p.client, "err", err)
+		return
+	}
+	d.o.Decided(p.vip, x.why, time.Since(p.first))
+}
+
+const (
+	// expireEvery is how often late clients are looked for.
+	expireEvery = time.Second
+	// stalledHead is the length of a partial head, in bytes, from which its rest may be lost, or not sent: nothing is acknowledged before
+	// the decision, so that a client repeats its first segment alone, or has exhausted its initial window. It is below that of a full
+	// segment.
+	stalledHead = 1 << 10
+)
+
+// expireClients looks for late clients until ctx is done.
+func (d *Decider) expireClients(ctx context.Context) {
+	tick := time.NewTicker(expireEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			s := d.o.Snapshot()
+			d.mu.Lock()
+			for _, p := range d.clients {
+				d.expireLocked(s, p, now)
+			}
+			d.mu.Unlock()
+			d.chosen.expire(now)
+		}
+	}
+}
+
+// expireLocked refuses a head that trickles in (408), and hands one that is stalled over to the proxy, whose socket acknowledges
+// it. What the queue had no room for is tried again.
+func (d *Decider) expireLocked(s *state.Snapshot, p *pending, now time.Time) {
+	waited := now.Sub(p.first)
+	switch {
+	case p.decided:
+	case p.givenUp != "":
+		d.departLocked(departure{p, nil, p.givenUp})
+	case isEncrypted(s, p):
+		if waited > helloPatience(s, p) {
+			d.departLocked(departure{p, nil, outcome.Proxied})
+		}
+	case p.bad != nil:
+		d.refuseLocked(p, p.bad)
+	case waited > s.Config.Timeouts.Handshake:
+		d.refuseLocked(p, &head.Error{Status: http.StatusRequestTimeout, Reason: "request did not arrive in time"})
+	case p.bytes > stalledHead && p.bytes == p.looked:
+		d.departLocked(departure{p, nil, outcome.Proxied})
+	}
+	p.looked = p.bytes
+}

@@ -55,6 +55,10 @@ func (d *Decider) tryRequest(ctx context.Context, s *state.Snapshot, p *pending,
 		d.forget(p)
 		return nil
 	}
+	if isEncrypted(s, p) { // since the head was read: the VIP's new socket reads it again
+		d.assignToSocket(departure{p, nil, outcome.Proxied})
+		return nil
+	}
 	match, ok := s.Routes.Match(vip, req)
 	if !ok {
 		d.assignToSocket(departure{p, &fallback.Verdict{Status: http.StatusNotFound, Reason: "no route matches the request"}, outcome.NoRoute})
@@ -88,6 +92,10 @@ func (d *Decider) tryHello(ctx context.Context, s *state.Snapshot, p *pending, h
 	vip, ok := s.VIPs[p.vip]
 	if !ok {
 		d.forget(p)
+		return nil
+	}
+	if !isEncrypted(s, p) { // since the hello was read
+		d.assignToSocket(departure{p, nil, outcome.Proxied})
 		return nil
 	}
 	match, ok := s.Routes.MatchHello(vip, h)

@@ -1,0 +1,298 @@
+package upcall
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"baton/packet"
+	"baton/router/outcome"
+)
+
+// TestTrickledHead: a head that comes too slowly is answered with 408 after timeouts.handshake, not before.
+func TestTrickledHead(t *testing.T) {
+	run(t, func(s *script) {
+		s.opens(anna, web, 1)
+		seq := packet.Seq(1)
+		for _, b := range pieces(get("a.test"), 1)[:10] {
+			s.sends(anna, web, seq, 0, b)
+			seq++
+			time.Sleep(950 * time.Millisecond)
+		}
+		s.expect()
+		time.Sleep(2 * expireEvery)
+		s.expect(outcome.Refused)
+		s.expectVerdict(anna, 408)
+		s.expectNothingHeld()
+	})
+}
+
+// TestStalledHead: a long part of a head without progress is left to the proxy, whose socket acknowledges it.
+func TestStalledHead(t *testing.T) {
+	run(t, func(s *script) {
+		part := "GET / HTTP/1.1\r\nHost: a.test\r\nX: " + long
+		s.opens(anna, web, 1)
+		s.sends(anna, web, 1, 0, part)
+		time.Sleep(expireEvery + time.Millisecond) // from the first look on, nothing must come
+		s.expect()
+		time.Sleep(expireEvery)
+		s.expect(outcome.Proxied)
+		s.expectReplayed(part)
+		s.expectNothingHeld()
+	})
+}
+
+// TestProgressOfAHead: a head of which more has come is not stalled.
+func TestProgressOfAHead(t *testing.T) {
+	run(t, func(s *script) {
+		part := "GET / HTTP/1.1\r\nHost: a.test\r\nX: " + long
+		s.opens(anna, web, 1)
+		s.sends(anna, web, 1, 0, part)
+		seq := packet.Seq(1 + len(part))
+		for range 5 {
+			time.Sleep(expireEvery * 9 / 10)
+			s.sends(anna, web, seq, 0, "y")
+			seq++
+		}
+		s.sends(anna, web, seq, 0, "\r\n\r\n")
+		s.expect(outcome.Spliced)
+	})
+}
+
+// TestShortStalledHead: a short part of a head is acknowledged by nobody, and a client with Nagle's algorithm waits for that: it is
+// left to the proxy after a short while.
+func TestShortStalledHead(t *testing.T) {
+	run(t, func(s *script) {
+		s.opens(anna, web, 1)
+		s.sends(anna, web, 1, 0, "GET / HTTP/1.1\r\n")
+		time.Sleep(250 * time.Millisecond)
+		s.knownDefect("datapath 7", len(s.outcomes) == 1)
+	})
+}
+
+// TestSilentHello: a part of a hello that nothing follows is left to the proxy after helloWait, or where that would refuse it, after
+// keptHelloWait; one that goes on in time is spliced.
+func TestSilentHello(t *testing.T) {
+	hello := helloFor(t, "c.test")
+	for _, tt := range []struct {
+		vip       netip.AddrPort
+		wait, gap time.Duration // gap is that between pieces
+		pieces    int
+	}{{secure, helloWait, helloWait * 9 / 10, 10}, {keep, keptHelloWait, keptHelloWait * 4 / 10, 3}} {
+		vip, wait := tt.vip, tt.wait
+		run(t, func(s *script) {
+			s.opens(anna, vip, 1)
+			s.sends(anna, vip, 1, 0, hello[:100])
+			time.Sleep(wait - time.Millisecond)
+			s.expect()
+			time.Sleep(2 * time.Millisecond)
+			s.expect(outcome.Proxied)
+			s.expectReplayed(hello[:100])
+			s.expectNothingHeld()
+		})
+		run(t, func(s *script) {
+			s.opens(anna, vip, 1)
+			seq := packet.Seq(1)
+			parts := pieces(hello, len(hello)/tt.pieces+1)
+			for _, b := range parts {
+				s.expect()
+				s.sends(anna, vip, seq, 0, b)
+				seq = seq.Add(uint32(len(b)))
+				time.Sleep(tt.gap)
+			}
+			s.expect(outcome.Spliced)
+			s.expectReplayed(parts...)
+		})
+	}
+}
+
+// TestNoTimerOutlivesRun: hellos that are not whole when the router stops do nothing afterwards (stop looks).
+func TestNoTimerOutlivesRun(t *testing.T) {
+	run(t, func(s *script) {
+		hello := helloFor(t, "c.test")
+		for i := range 10 {
+			s.opens(nth(i), secure, 1)
+			s.sends(nth(i), secure, 1, 0, hello[:100+i])
+		}
+		s.stop()
+		s.expect()
+		if n := len(s.decider.departed); n != 0 {
+			t.Errorf("%d clients were queued", n)
+		}
+	})
+}
+
+// TestStopWhileDeciding: a router that stops waits for no leg.
+func TestStopWhileDeciding(t *testing.T) {
+	run(t, func(s *script) {
+		s.noLegs[s.snapshot.IDs["a1"]] = time.Hour
+		s.opens(anna, web, 1)
+		s.sends(anna, web, 1, 0, get("a.test"))
+		began := time.Now()
+		s.cancel()
+		<-s.ended
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it took %v", took)
+		}
+		s.ended <- nil
+	})
+}
+
+// TestFIN: a FIN behind a whole request changes nothing; one within a head ends the wait for it.
+func TestFIN(t *testing.T) {
+	text, hello := get("a.test"), helloFor(t, "c.test")
+	run(t, func(s *script) {
+		s.opens(anna, web, 1)
+		s.sends(anna, web, 1, packet.FIN, text)
+		s.expect(outcome.Spliced)
+		s.expectReplayed(text)
+	})
+	run(t, func(s *script) {
+		s.opens(anna, web, 1)
+		s.sends(anna, web, 1, packet.FIN, text[:20])
+		s.expect(outcome.Refused)
+		s.expectVerdict(anna, 400)
+		s.expectNothingHeld()
+	})
+	run(t, func(s *script) { // on a segment of its own, before what it follows
+		s.opens(anna, web, 1)
+		s.sends(anna, web, 11, packet.FIN, text[10:20])
+		s.expect()
+		s.sends(anna, web, 1, 0, text[:10])
+		s.expect()
+		s.sends(anna, web, 11, packet.FIN, text[10:20]) // repeated
+		s.expect(outcome.Refused)
+		s.expectVerdict(anna, 400)
+	})
+	run(t, func(s *script) {
+		s.opens(anna, secure, 1)
+		s.sends(anna, secure, 1, packet.FIN, hello[:100])
+		s.expect(outcome.Refused)
+	})
+}
+
+// TestBare: packets without bytes of a client that nothing is known of end its wait: if it still wants an answer, it repeats.
+func TestBare(t *testing.T) {
+	run(t, func(s *script) {
+		for _, flags := range []packet.Flags{0, packet.FIN, packet.RST} {
+			s.opens(anna, web, 1)
+			s.sends(anna, web, 1, flags, "")
+			if _, err := s.Pending(anna, web); err == nil {
+				t.Errorf("flags %v: the kernel waits for a decision", flags)
+			}
+		}
+		s.opens(anna, web, 1)
+		s.sends(anna, web, 1, 0, "GET")
+		s.sends(anna, web, 4, 0, "") // a bare ACK of a client that is being read
+		if _, err := s.Pending(anna, web); err != nil {
+			t.Error("a bare ACK has ended a request")
+		}
+		s.sends(anna, web, 4, packet.RST, "")
+		if _, err := s.Pending(anna, web); err == nil {
+			t.Error("the kernel waits for the decision on a client that has reset")
+		}
+		s.expect()
+		s.expectNothingHeld()
+	})
+}
+
+// TestResetOutsideTheWindow: an RST is believed at the one sequence number that the client's next byte has (RFC 5961).
+func TestResetOutsideTheWindow(t *testing.T) {
+	run(t, func(s *script) {
+		s.opens(anna, web, 1000)
+		s.sends(anna, web, 1000, 0, "GET")
+		s.sends(anna, web, 90_000, packet.RST, "")
+		_, err := s.Pending(anna, web)
+		s.knownDefect("datapath, low 10", err == nil)
+	})
+}
+
+// TestTooLateForTheKernel: a client that the kernel has forgotten is forgotten.
+func TestTooLateForTheKernel(t *testing.T) {
+	run(t, func(s *script) {
+		s.opens(anna, web, 1)
+		s.sends(anna, web, 1, 0, "GET")
+		s.mu.Lock()
+		delete(s.clients, clientKey{anna, web})
+		s.mu.Unlock()
+		s.sends(anna, web, 4, 0, " /")
+		s.expect()
+		s.expectNothingHeld()
+	})
+}
+
+// TestFlood: more clients than limits.pending are not kept, nor more than deciding ones; they repeat, and are served when there is
+// room.
+func TestFlood(t *testing.T) {
+	run(t, func(s *script) {
+		for i := range 200 {
+			s.opens(nth(i), web, 1)
+			s.sends(nth(i), web, 1, 0, "GET / HT")
+		}
+		if n := len(s.decider.clients); n != 64 {
+			t.Errorf("%d clients are kept, want limits.pending", n)
+		}
+		s.opens(anna, web, 1)
+		s.sends(anna, web, 1, 0, get("a.test"))
+		s.expect()
+		time.Sleep(12 * time.Second) // the flood has timed out
+		s.expect(slices.Repeat([]outcome.Outcome{outcome.Refused}, 64)...)
+		s.sends(anna, web, 1, 0, get("a.test"))
+		s.expect(outcome.Spliced)
+		s.expectNothingHeld()
+	})
+}
+
+// TestFloodOfBytes: the source that holds most makes room; another's client stays.
+func TestFloodOfBytes(t *testing.T) {
+	file := strings.Replace(configuration, "pending: 64", "pending: 65536", 1)
+	runBy(t, file, func(s *script) {
+		s.decider.holding.limit = 1 << 20
+		s.opens(anna, web, 1)
+		s.sends(anna, web, 1, 0, "GET / HTTP/1.1\r\n")
+		flooder := berta.Addr()
+		for i := range 1000 {
+			from := netip.AddrPortFrom(flooder, uint16(2000+i))
+			s.opens(from, web, 1)
+			s.sends(from, web, 1, 0, "GET / HTTP/1.1\r\nX: "+long)
+			if held := s.decider.holding.bytes; held > 1<<20+8192 {
+				t.Fatalf("%d bytes are held", held)
+			}
+		}
+		if len(s.forgot) == 0 {
+			t.Error("nobody has made room")
+		}
+		for _, key := range s.forgot {
+			if key.client == anna {
+				t.Error("the client of another source has made room")
+			}
+		}
+		s.sends(anna, web, 17, 0, "Host: a.test\r\n\r\n")
+		s.expect(outcome.Spliced)
+	})
+}
+
+// TestFullQueue: a client that the queue to the sockets has no room for is tried again.
+func TestFullQueue(t *testing.T) {
+	run(t, func(s *script) {
+		s.decider.mu.Lock()
+		queue := s.decider.departed
+		s.decider.departed = make(chan departure) // full, and nobody reads it
+		s.decider.mu.Unlock()
+		s.opens(anna, web, 1)
+		s.sends(anna, web, 1, 0, "GET\r\n\r\n")
+		s.opens(berta, fields, 1)
+		s.clients[clientKey{berta, fields}].Proxy = true
+		s.sends(berta, fields, 1, 0, get("h"))
+		s.expect()
+		s.decider.mu.Lock()
+		s.decider.departed = queue
+		s.decider.mu.Unlock()
+		time.Sleep(2 * expireEvery)
+		s.expectAnyOrder(outcome.Refused, outcome.NotInsertable)
+		s.expectVerdict(anna, 400)
+		s.expectNothingHeld()
+	})
+}

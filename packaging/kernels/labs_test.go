@@ -1,20 +1,23 @@
 package kernels
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // labs are tests of each part in networks, that judge by results and bear a machine that is 20 times slower: at most 25.
 var labs = []struct{ part, pkg, tests, shows string }{
-	{"router", "router", "^TestTLS$", "TLS sessions go to surrogates by name and ALPN, spliced, IPv4 and IPv6"},
-	{"router", "router", "^TestQUIC$", "QUIC connections (v1, v2) go to surrogates by name, IPv4 and IPv6"},
-	{"router", "router", "^TestQUICRestart$", "QUIC connections outlive a restart of the router"},
-	{"router", "router", "^TestHTTP3$", "HTTP/3 by name with a real server"},
-	{"router", "router", "^TestReload$", "reload with live sessions: routes, pools, VIPs come and go; a bad file changes nothing"},
-	{"router", "router", "^TestKill$", "kill -9 and restart, twice, with live sessions (50 with -test.short, else 1000)"},
-	{"router", "router", "^TestUpgrade$", "end, and start of another version (baton-upgraded) with 50 live sessions"},
-	{"router", "router", "^TestCleanup$", "end and kill -9: cleanup ends what is left"},
-	{"router", "router", "^TestFirstClients$", "clients that connect while the router starts are spliced; control socket reload"},
+	{"router", "router/test", "^TestTLS$", "TLS sessions go to surrogates by name and ALPN, spliced, IPv4 and IPv6"},
+	{"router", "router/test", "^TestQUIC$", "QUIC connections (v1, v2) go to surrogates by name, IPv4 and IPv6"},
+	{"router", "router/test", "^TestQUICRestart$", "QUIC connections outlive a restart of the router"},
+	{"router", "router/test", "^TestHTTP3$", "HTTP/3 by name with a real server"},
+	{"router", "router/test", "^TestReload$", "reload with live sessions: routes, pools, VIPs come and go; a bad file changes nothing"},
+	{"router", "router/test", "^TestKill$", "kill -9 and restart, twice, with live sessions (50 with -test.short, else 1000)"},
+	{"router", "router/test", "^TestUpgrade$", "end, and start of another version (baton-upgraded) with 50 live sessions"},
+	{"router", "router/test", "^TestCleanup$", "end and kill -9: cleanup ends what is left"},
+	{"router", "router/test", "^TestFirstClients$", "clients that connect while the router starts are spliced; control socket reload"},
 	{"get", "resume", "^TestSurrogates$", "downloads resume at other real servers"},
-	{"router", "router", "^TestUnitsPrivileges$", "the capabilities of the unit suffice"},
+	{"router", "router/test", "^TestUnitsPrivileges$", "the capabilities of the unit suffice"},
 	{"relay", "relay", "^TestEarlyFaults$/in_time_false", "early SYN, optimistic and connect-first, and each fault before SYN-ACK; flows work afterwards"},
 	{"relay", "relay", "^TestTwice$", "relays with plain and intercepting entries; a second one changes nothing"},
 	{"forwarder", "forwarder", "^TestStandalone$", "entries by ovs-ofctl; standalone without a controller"},
@@ -42,7 +45,8 @@ var demoServers = []string{"caddy", "haproxy", "nginx", "openssl", "python3-mini
 func labSteps() []step {
 	var all []step
 	for _, l := range labs {
-		all = append(all, step{name: l.pkg + " " + l.tests, part: l.part, shows: l.shows, pkg: l.pkg, tests: l.tests, bound: 10 * time.Minute})
+		name := strings.TrimSuffix(l.pkg, "/test") + " " + l.tests
+		all = append(all, step{name: name, part: l.part, shows: l.shows, pkg: l.pkg, tests: l.tests, bound: 10 * time.Minute})
 	}
 	return all
 }

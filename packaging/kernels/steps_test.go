@@ -76,6 +76,6 @@ func quick() []step {
 		script: `baton check-host > /tmp/host; cat /tmp/host; awk '/^PART/ { on = 1; next } on && $2 != "works" { bad = 1 } END { exit bad || !on }' /tmp/host`,
 	}, step{
 		name: "the router serves", part: "router", shows: "requests go to the server that should answer, by a handoff in the kernel",
-		pkg: "router", tests: "^TestModes$", bound: 5 * time.Minute,
+		pkg: "router/test", tests: "^TestModes$", bound: 5 * time.Minute,
 	})
 }

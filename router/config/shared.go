@@ -21,17 +21,6 @@ type Shared struct {
 	Policy *policy.Policy
 }
 
-// String has all settings, so that changed ones can be told; "" for none.
-func (s *Shared) String() string {
-	switch {
-	case s == nil:
-		return ""
-	case s.Policy == nil:
-		return fmt.Sprintf("%q %q %q", s.File, s.Service, s.Cookie)
-	}
-	return fmt.Sprintf("%q %q %q %v", s.File, s.Service, s.Cookie, *s.Policy.Config())
-}
-
 // PolicyName is the name that the surrogates of a pool have in a shared policy. What is before a slash tells pools apart.
 func PolicyName(surrogate string) string { return surrogate[strings.LastIndexByte(surrogate, '/')+1:] }
 

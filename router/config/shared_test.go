@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,8 +50,8 @@ func TestShared(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := &cfg.Pools[0]
-			if p.Policy != FromFile || !strings.Contains(p.Shared.String(), tt.want) || p.Shared.Policy == nil {
-				t.Errorf("%s %v, want %s", p.Policy, p.Shared, tt.want)
+			if p.Policy != FromFile || !strings.Contains(settingsOf(p.Shared), tt.want) || p.Shared.Policy == nil {
+				t.Errorf("%s %s, want %s", p.Policy, settingsOf(p.Shared), tt.want)
 			}
 			if got := strings.Join(cfg.Warnings, "\n"); (tt.warning == "") != (got == "") || !strings.Contains(got, tt.warning) {
 				t.Errorf("warnings %q, want %q", got, tt.warning)
@@ -90,4 +91,9 @@ func TestBypassURL(t *testing.T) {
 			t.Errorf("%q is %q, want %q", in, got, want)
 		}
 	}
+}
+
+// settingsOf are the settings of a policy of a file.
+func settingsOf(s *Shared) string {
+	return fmt.Sprintf("%q %q %q %v", s.File, s.Service, s.Cookie, *s.Policy.Config())
 }

@@ -17,6 +17,7 @@ import (
 	"baton/router/config"
 	"baton/router/explain"
 	"baton/router/metrics"
+	"baton/router/quic"
 	"baton/router/sources"
 )
 
@@ -29,7 +30,9 @@ func (r *Router) backend() api.Backend {
 			Drain:     r.sources.Drain,
 			Backend:   r.sources.Change,
 			Decisions: r.policies.Decisions,
-			Sessions:  func(_ context.Context, yield func(api.RouterSession) bool) error { return r.eachSession(yield) },
+			Sessions: func(_ context.Context, yield func(api.RouterSession) bool) error {
+				return eachSession(r.kernel, r.quic, r.current().Names, yield)
+			},
 		},
 		Counters: daemon.Counters(r.Status, metrics.Series),
 		Reload:   func(context.Context) (api.ReloadResult, error) { return r.Reload() },
@@ -38,11 +41,12 @@ func (r *Router) backend() api.Backend {
 
 var errStop = errors.New("enough")
 
-func (r *Router) eachSession(yield func(api.RouterSession) bool) error {
-	s, now := r.current(), time.Now()
-	err := r.kernel.EachSplice(func(sp kernel.Splice) error {
+// eachSession calls yield for each session, of TCP and QUIC, until it returns false. names are those of surrogates by their numbers.
+func eachSession(dp *kernel.Router, quics *quic.Service, names map[uint16]string, yield func(api.RouterSession) bool) error {
+	now := time.Now()
+	err := dp.EachSplice(func(sp kernel.Splice) error {
 		session := api.RouterSession{
-			Client: sp.Client, VIP: sp.VIP, Surrogate: s.Names[sp.Surrogate],
+			Client: sp.Client, VIP: sp.VIP, Surrogate: names[sp.Surrogate],
 			Leg:   api.RouterLeg{Local: sp.Router, Remote: sp.Server},
 			Since: now.Add(-sp.Age), IdleFor: sp.Quiet,
 			Received: sp.BytesToServer, Sent: sp.BytesToClient, Requests: uint64(sp.ClientRequests),
@@ -61,7 +65,7 @@ func (r *Router) eachSession(yield func(api.RouterSession) bool) error {
 		return nil
 	})
 	if err == nil {
-		err = r.quic.EachSession(now, func(session api.RouterSession) error {
+		err = quics.EachSession(now, func(session api.RouterSession) error {
 			if !yield(session) {
 				return errStop
 			}

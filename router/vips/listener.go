@@ -62,7 +62,6 @@ func (c *conn) CloseWrite() error {
 
 func (c *conn) Close() error {
 	err := c.Conn.Close()
-	// The timer outlives the server on purpose: so does the assignment in the data path, until the router forgets all (ForgetLocal).
 	time.AfterFunc(lingerTime, func() { c.l.forget(c) })
 	return err
 }

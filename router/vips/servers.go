@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"baton/api"
@@ -46,6 +47,8 @@ type Options struct {
 // Servers are the servers of all VIPs but those of QUIC.
 type Servers struct {
 	o Options
+
+	stopped atomic.Bool // no timer may do anything
 
 	mu sync.Mutex
 	at map[netip.AddrPort]*vipServer
@@ -149,7 +152,7 @@ func (s *Servers) open(at netip.AddrPort, vip *config.VIP) (_ *vipServer, err er
 		return nil, fmt.Errorf("listen on the VIP: %w", err)
 	}
 	s.o.Spawn(func(context.Context) error { // Stop ends it
-		err := v.server.Serve(&listener{Listener: l, forgetClient: s.o.ForgetClient, vip: at, last: make(map[netip.AddrPort]*conn)})
+		err := v.server.Serve(&listener{Listener: l, forgetClient: s.forgetClient, vip: at, last: make(map[netip.AddrPort]*conn)})
 		if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 			return nil
 		}
@@ -228,8 +231,16 @@ func (s *Servers) ControllerStatus(vip netip.AddrPort) *api.RouterController {
 	return nil
 }
 
+// forgetClient ends the assignment of a client to its socket, a while after its connection was closed.
+func (s *Servers) forgetClient(client, vip netip.AddrPort) {
+	if !s.stopped.Load() { // else the next process forgets all of them
+		s.o.ForgetClient(client, vip)
+	}
+}
+
 // Stop closes all servers, and waits a while for their open requests.
 func (s *Servers) Stop() {
+	defer s.stopped.Store(true)
 	s.mu.Lock()
 	all := s.at
 	s.at = make(map[netip.AddrPort]*vipServer)

@@ -32,6 +32,9 @@ func (r *Router) Reload() (api.ReloadResult, error) {
 }
 
 func (r *Router) reload() (api.ReloadResult, error) {
+	if r.spawn == nil {
+		return api.ReloadResult{}, errors.New("the router has not started yet: reload it once it has")
+	}
 	old := r.current()
 	cfg, err := r.o.Load()
 	if err != nil {

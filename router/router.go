@@ -77,7 +77,7 @@ type Router struct {
 	reloading sync.Mutex // held while the configuration in force is changed
 	mtu       int        // smallest of the clients' interfaces; guarded by reloading once running
 
-	// spawn starts a task that ends with Run, whose error ends Run. Run sets it.
+	// spawn starts a task that ends with Run, whose error ends Run. Run sets it, under reloading.
 	spawn func(task func(ctx context.Context) error)
 }
 
@@ -238,7 +238,9 @@ func (r *Router) Run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
+	r.reloading.Lock()
 	r.spawn = func(task func(ctx context.Context) error) { group.Go(func() error { return task(ctx) }) }
+	r.reloading.Unlock()
 	defer r.tap.Close()
 	failed := r.startAll(ctx)
 	if failed != nil {
@@ -271,22 +273,7 @@ func (r *Router) startAll(ctx context.Context) error {
 	if err := r.kernel.ForgetLocal(); err != nil {
 		return err
 	}
-	r.start(r.decider.Run)
-	if err := r.legs.Update(splicedSurrogates(s.Compiled)); err != nil {
-		return err
-	}
-	if err := r.legs.Adopt(); err != nil {
-		return err
-	}
-	r.reloading.Lock()
-	s = r.refreshLocked(s.Compiled)
-	r.reloading.Unlock()
-	events, err := r.kernel.Events()
-	if err != nil {
-		return err
-	}
-	r.start(endless(func(ctx context.Context) { r.legs.Run(ctx, events) }))
-	if err := r.open(s); err != nil {
+	if err := r.startServing(); err != nil {
 		return err
 	}
 	r.sources.Start(ctx)
@@ -309,6 +296,27 @@ func (r *Router) startAll(ctx context.Context) error {
 	warnNotForwarding(s.Config, r.log)
 	r.log.Info("ready", "vips", len(s.Config.VIPs), "adopted", r.kernel.Adopted())
 	return nil
+}
+
+// startServing starts what serves clients.
+func (r *Router) startServing() error {
+	r.reloading.Lock()
+	defer r.reloading.Unlock()
+	s := r.current()
+	r.start(r.decider.Run)
+	if err := r.legs.Update(splicedSurrogates(s.Compiled)); err != nil {
+		return err
+	}
+	if err := r.legs.Adopt(); err != nil {
+		return err
+	}
+	s = r.refreshLocked(s.Compiled)
+	events, err := r.kernel.Events()
+	if err != nil {
+		return err
+	}
+	r.start(endless(func(ctx context.Context) { r.legs.Run(ctx, events) }))
+	return r.open(s)
 }
 
 // endless is a task that ends with its context alone.

@@ -15,7 +15,7 @@ import (
 
 const threePools = `vips: [{address: "10.9.9.1:80", interfaces: [eth0], routes: [{match: {host: r}, pool: r}, {match: {host: h}, pool: h}, {match: {host: l}, pool: l}, {pool: n}]}]
 pools:
-  r: {surrogates: [{name: r1, address: "10.0.0.1:80", weight: 2}, {name: r2, address: "10.0.0.2:80"}, {name: r3, address: "10.0.0.3:80", weight: 0}]}
+  r: {policy: weighted, surrogates: [{name: r1, address: "10.0.0.1:80", weight: 2}, {name: r2, address: "10.0.0.2:80"}, {name: r3, address: "10.0.0.3:80", weight: 0}]}
   h: {policy: hash, surrogates: [{name: h1, address: "10.0.1.1:80"}, {name: h2, address: "10.0.1.2:80"}]}
   l: {policy: least-sessions, surrogates: [{name: l1, address: "10.0.2.1:80"}, {name: l2, address: "10.0.2.2:80"}]}
   n: {policy: nearest, nearest: [{prefix: 192.0.2.0/24, surrogates: [n2]}], surrogates: [{name: n1, address: "10.0.3.1:80"}, {name: n2, address: "10.0.3.2:80"}]}
@@ -57,7 +57,7 @@ func TestPick(t *testing.T) {
 		{"one is down", 0, "r1", "", nil, far, "r2 r2 r2 r2 r2 r2"},
 		{"one drains", 0, "", "r2", nil, far, "r1 r1 r1 r1 r1 r1"},
 		{"one was tried", 0, "", "", []string{"r1"}, far, "r2 r2 r2 r2 r2 r2"},
-		{"the reserve", 0, "r1", "", []string{"r2"}, far, "r3 r3 r3 r3 r3 r3"},
+		{"weight 0 gets none", 0, "r1", "", []string{"r2"}, far, "none none none none none none"},
 		{"none is left", 0, "r1 r3", "", []string{"r2"}, far, "none none none none none none"},
 		{"hash", 1, "", "", nil, &Question{Hash: 7}, ""},
 		{"hash, one was tried", 1, "", "", []string{"h1"}, &Question{Hash: 7}, "h2 h2 h2 h2 h2 h2"},

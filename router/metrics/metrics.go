@@ -64,7 +64,7 @@ func New() *Metrics {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
 	}
 	return &Metrics{
-		decisions:   histogram("decision_duration_seconds", "Time in user space from a request's first octet to its release, a verdict or the fallback.", DecisionBuckets, "vip", "outcome"),
+		decisions:   histogram("decision_duration_seconds", "Time in user space from the first byte of a request or a hello to its decision: "+outcome.List()+".", DecisionBuckets, "vip", "outcome"),
 		handoffs:    counter("handoffs_total", "Handoffs that user space made, by surrogate.", "vip", "surrogate"),
 		legEvents:   counter("leg_events_total", "Events of server legs: opened, refused, closed by the surrogate, renewed.", "surrogate", "event"),
 		transitions: counter("surrogate_transitions_total", "Changes of a surrogate's phase.", "surrogate", "phase"),

@@ -2,6 +2,8 @@
 // explanations, in the reference and in code.
 package outcome
 
+import "strings"
+
 // Outcome is what became of a request.
 type Outcome string
 
@@ -21,3 +23,12 @@ const (
 
 // All are all outcomes.
 var All = []Outcome{Spliced, Proxied, Refused, NoRoute, NoSurrogate, Bypass, Pipelined, ClientField, NotInsertable}
+
+// List has all outcomes in one line.
+func List() string {
+	words := make([]string, len(All))
+	for i, o := range All {
+		words[i] = string(o)
+	}
+	return strings.Join(words, ", ")
+}

@@ -12,11 +12,14 @@ import (
 // endedBatch is how many legs are freed together.
 const endedBatch = 64
 
+// nextEvent waits for an event until then, as kernel.Events.Next does.
+type nextEvent func(until time.Time) (kernel.Event, error)
+
 // readEvents handles events until then. False: they are closed.
-func (m *Manager) readEvents(events *kernel.Events, until time.Time) bool {
+func (m *Manager) readEvents(next nextEvent, until time.Time) bool {
 	defer m.settle()
 	for {
-		e, err := events.Next(until)
+		e, err := next(until)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return true
@@ -103,7 +106,7 @@ func (m *Manager) learn(p *pool, s kernel.Splice, class uint8) {
 		delete(p.classes, class)
 		p.class(s.Class)
 	}
-	go m.o.Changed()
+	m.reports.addChange()
 }
 
 func (m *Manager) down(e kernel.Event, now time.Time) {
@@ -125,7 +128,7 @@ func (m *Manager) down(e kernel.Event, now time.Time) {
 		m.unopened(p, s.Keep, "refused", now)
 	case kernel.Failed:
 		m.o.Event(p.name, "failed handoff")
-		go m.o.Doubted(p.name)
+		m.reports.addDoubt(p.name)
 	case kernel.ClosedIdle, kernel.ResetIdle:
 		if limit := p.idle(e.Requests); limit.closed(e.Idle, p.bounds.Idle, now) {
 			m.o.Log.Info("surrogate closes idle connections", "surrogate", p.name, "after", e.Idle, "served", e.Requests > 0,

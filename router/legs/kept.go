@@ -146,7 +146,7 @@ func (m *Manager) stopWaitingKept(number uint32, up chan error) {
 // doing, such as an address that the surrogate denies, or reaches by another way.
 func (m *Manager) unopened(p *pool, keep bool, why string, now time.Time) {
 	if keep {
-		go m.o.Doubted(p.name) // without the lock
+		m.reports.addDoubt(p.name)
 		if why == "timeout" && !p.keptKnown {
 			p.keptKnown = true
 			m.o.Log.Warn("the surrogate does not answer a client's address: its route to the clients must lead through this host", "surrogate", p.name, "address", p.server)
@@ -154,7 +154,7 @@ func (m *Manager) unopened(p *pool, keep bool, why string, now time.Time) {
 		return
 	}
 	p.failed(now)
-	go m.o.Failed(p.name, why)
+	m.reports.addFailure(p.name, why)
 }
 
 // keptUp handles a leg for a client that is up.

@@ -168,27 +168,23 @@ func TestKeptLegsAreAdopted(t *testing.T) {
 // TestUnansweredKeptLeg: the log says once what may be wrong; the surrogate is not blamed.
 func TestUnansweredKeptLeg(t *testing.T) {
 	w := newWorld(t, keeping, config.ReuseNever)
-	w.m.o.Failed = func(string, string) { t.Error("blamed") }
-	doubted := make(chan string, 2)
-	w.m.o.Doubted = func(surrogate string) { doubted <- surrogate }
+	w.failed = func(string, string) { t.Error("blamed") }
+	w.doubted = func(surrogate string) { w.note("doubted %s", surrogate) }
 	w.play([]step{
 		{0, tick, "attach 3"},
 		{0, keeps(caller, vip, "in time"), "SYN, open class 1"},
 		{time.Second, tick, "SYN"},
 		{3 * time.Second, tick, "SYN"},
 		{7 * time.Second, tick, "attach 3, free, timeout"},
+		{7 * time.Second, deliver, "doubted s"},
 		{7 * time.Second, keeps(caller, vip, "in time"), "SYN, open class 1"},
 		{8 * time.Second, tick, "SYN"},
 		{10 * time.Second, tick, "SYN"},
 		{14 * time.Second, tick, "attach 3, free, timeout"},
+		{14 * time.Second, deliver, "doubted s"},
 	})
 	if n := strings.Count(w.logged.String(), "must lead through this host"); n != 1 {
 		t.Errorf("it is logged %d times:\n%s", n, w.logged.String())
-	}
-	for range 2 {
-		if got := <-doubted; got != "s" {
-			t.Errorf("doubted %q", got)
-		}
 	}
 }
 

@@ -27,7 +27,8 @@ type Surrogate struct {
 	Reuse   config.Reuse
 }
 
-// Options of a Manager. It calls all functions from its own goroutines, without locks held.
+// Options of a Manager. Run calls Failed, Doubted and Changed, one at a time, from a goroutine of its own and without any
+// lock: they may call the Manager. What has not been reported when Run ends never is.
 type Options struct {
 	Kernel Kernel
 	Wire   Wire
@@ -38,7 +39,8 @@ type Options struct {
 	Timestamp func() uint32
 	MSS       []uint16 // of the leg classes, as in the data path's config
 	Log       *slog.Logger
-	// Failed reports a surrogate that refuses a leg or does not answer: no client can cause that.
+	// Failed reports a surrogate that refuses a leg or does not answer: no client can cause that. Of many failures at once
+	// only the last maxReports are reported.
 	Failed func(surrogate, kind string)
 	// Doubted reports a surrogate that has ended a session before the first response byte, or has not accepted a leg from a client's
 	// address, which its client may have caused.
@@ -46,15 +48,17 @@ type Options struct {
 	// Changed reports that a surrogate's MSS, its support of timestamps, or whether it is on this host, differs from what was
 	// assumed.
 	Changed func()
-	// Event counts what happens to legs, for metrics.
+	// Event counts what happens to legs, for metrics. It is called with the Manager's lock held: it must neither wait nor
+	// call the Manager.
 	Event func(surrogate, event string)
 }
 
 // Manager maintains the leg pools for the data path, which takes legs by itself, and for WaitIdle. Its decisions depend only on
 // events, time and the results of its options' functions, so that tests can script them.
 type Manager struct {
-	o      Options
-	secret maphash.Seed
+	o       Options
+	secret  maphash.Seed
+	reports *reports
 
 	mu    sync.Mutex
 	pools map[uint16]*pool
@@ -70,7 +74,7 @@ type Manager struct {
 // New makes a Manager; Adopt takes over legs of an earlier process, Run does the work.
 func New(o Options) *Manager {
 	return &Manager{
-		o: o, secret: maphash.MakeSeed(),
+		o: o, secret: maphash.MakeSeed(), reports: newReports(&o),
 		pools: make(map[uint16]*pool), owner: make(map[uint32]*pool), ports: make(map[endpoints]*ports), kept: make(map[ends]uint32),
 	}
 }
@@ -217,7 +221,7 @@ func (m *Manager) route(p *pool) error {
 		if p.local {
 			m.o.Log.Warn("surrogate is on this host and cannot be spliced: its sessions are proxied", "surrogate", p.name, "address", p.server)
 		}
-		go m.o.Changed()
+		m.reports.addChange()
 	}
 	if p.local {
 		return nil

@@ -20,16 +20,28 @@ const (
 
 const renewBatch = 128 // legs of a queue checked at once
 
-// Run maintains the pools until ctx is done. It closes the events.
+// Run maintains the pools until ctx is done. It closes the events. No goroutine of it remains when it returns.
 func (m *Manager) Run(ctx context.Context, events *kernel.Events) {
-	defer context.AfterFunc(ctx, func() { events.Close() })()
-	var watching sync.WaitGroup
-	watching.Go(func() { m.watchRoutes(ctx) })
-	defer watching.Wait()
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() {
+		<-ctx.Done()
+		events.Close() // makes a blocked Next return
+	})
+	running.Go(func() { m.watchRoutes(ctx) })
+	m.maintain(ctx, events.Next)
+}
+
+// maintain is Run with any source of events, which ends with datapath.ErrClosed.
+func (m *Manager) maintain(ctx context.Context, next nextEvent) {
+	var reporting sync.WaitGroup
+	defer reporting.Wait()
+	reporting.Go(m.reports.deliver)
+	defer m.reports.close()
 	for ctx.Err() == nil {
 		// one wake-up for what is due and for the events since the last: at thousands of legs a second each costs more than a leg
-		next := max(tickEvery, m.Tick().Sub(m.o.Now()))
-		if !m.readEvents(events, time.Now().Add(next)) {
+		rest := max(tickEvery, m.Tick().Sub(m.o.Now()))
+		if !m.readEvents(next, time.Now().Add(rest)) {
 			return
 		}
 	}

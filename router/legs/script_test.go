@@ -28,6 +28,10 @@ type world struct {
 	did     []string
 	late    map[uint32]bool // legs whose ACK is delayed
 	logged  strings.Builder
+
+	failed  func(surrogate, kind string) // replace those of Options
+	doubted func(surrogate string)
+	changed func()
 }
 
 const (
@@ -44,7 +48,8 @@ var (
 func newWorld(t *testing.T, legs config.Legs, reuse config.Reuse) *world {
 	w := &world{
 		t: t, now: time.Unix(1000, 0), splices: map[uint32]*kernel.Splice{}, queues: map[string][]uint32{}, late: map[uint32]bool{},
-		route: Route{Source: ours, Ifindex: 3, Paths: []int{3}},
+		route:  Route{Source: ours, Ifindex: 3, Paths: []int{3}},
+		failed: func(string, string) {}, doubted: func(string) {}, changed: func() {},
 	}
 	w.began = w.now
 	w.restart()
@@ -59,7 +64,10 @@ func (w *world) restart() {
 	w.m = New(Options{
 		Kernel: w, Wire: w, Routes: w, Ports: PortRange{2048, 4095}, Now: func() time.Time { return w.now }, Timestamp: func() uint32 { return 1 },
 		MSS: []uint16{1460}, Log: slog.New(slog.NewTextHandler(&w.logged, nil)),
-		Failed: func(string, string) {}, Doubted: func(string) {}, Changed: func() {}, Event: func(_, event string) { w.note("%s", event) },
+		Failed:  func(surrogate, kind string) { w.failed(surrogate, kind) },
+		Doubted: func(surrogate string) { w.doubted(surrogate) },
+		Changed: func() { w.changed() },
+		Event:   func(_, event string) { w.note("%s", event) },
 	})
 }
 

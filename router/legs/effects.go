@@ -6,7 +6,9 @@ import (
 	kernel "baton/datapath/router"
 )
 
-// Kernel is the data path: *kernel.Router.
+// Kernel is the data path: *kernel.Router. The Manager calls it with its lock held, since what it does depends on what it
+// reads: a call is a system call on maps, of microseconds. Without the lock it calls Attach, which takes longer and is called
+// by one goroutine at a time, and Surrogate for Count.
 type Kernel interface {
 	Sessions() int
 	EachSplice(f func(kernel.Splice) error) error
@@ -29,12 +31,13 @@ type Kernel interface {
 	SetPaths(surrogate uint16, ifindexes []int) error
 }
 
-// Wire sends segments without a socket: a *RawWire. Sequence numbers are the splice's.
+// Wire sends segments without a socket: a *RawWire. Sequence numbers are the splice's. The Manager calls it with its lock held,
+// so one goroutine does at a time: no function may wait for room in a queue.
 type Wire interface {
 	// SYN opens a leg. It may wait for Flush if the leg is late; ACK, which completes the handshake of a leg, may always.
 	SYN(l kernel.Leg, mss uint16) error
 	ACK(s kernel.Splice, tsval uint32) error
-	// Flush sends what waits. The three are called by one goroutine at a time.
+	// Flush sends what waits.
 	Flush() error
 	// Refuse answers the current request in place of the surrogate, and closes.
 	Refuse(s kernel.Splice) error
@@ -44,7 +47,7 @@ type Wire interface {
 	End(s kernel.Splice) error
 }
 
-// Routes looks up routes to surrogates: Netlink.
+// Routes looks up routes to surrogates: Netlink. The Manager calls it without its lock, from one goroutine at a time.
 type Routes interface {
 	To(surrogate netip.Addr) (Route, error)
 }

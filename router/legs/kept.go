@@ -65,6 +65,7 @@ func (m *Manager) WaitKept(ctx context.Context, id uint16, classID uint8, client
 
 // askKept returns the client's leg to the surrogate. Whether it comes up will be sent to up; nil: it is up.
 func (m *Manager) askKept(id uint16, classID uint8, client, vip netip.AddrPort) (k KeptLeg, up chan error, err error) {
+	m.ensureRoute(id)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.pools[id]

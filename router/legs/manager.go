@@ -59,6 +59,7 @@ type Manager struct {
 	o       Options
 	secret  maphash.Seed
 	reports *reports
+	routing sync.Mutex // over the lookups of routes and their use; locked before mu
 
 	mu    sync.Mutex
 	pools map[uint16]*pool
@@ -148,6 +149,13 @@ func (m *Manager) Retire() {
 
 // Update replaces the surrogates. Idle legs of removed ones are retired; their sessions continue.
 func (m *Manager) Update(surrogates []Surrogate) error {
+	m.routing.Lock()
+	defer m.routing.Unlock()
+	addresses := make([]netip.Addr, len(surrogates))
+	for i, s := range surrogates {
+		addresses[i] = s.Address.Addr()
+	}
+	routes := m.lookUpRoutes(addresses)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	keep := make(map[uint16]bool)
@@ -159,7 +167,7 @@ func (m *Manager) Update(surrogates []Surrogate) error {
 				p.failWaiters()
 			}
 			p = &pool{
-				id: s.ID, server: s.Address,
+				id: s.ID, server: s.Address, unrouted: errUnrouted,
 				opening: make(map[uint32]*opening), classes: make(map[uint8]*class),
 			}
 			m.pools[s.ID] = p
@@ -171,7 +179,7 @@ func (m *Manager) Update(surrogates []Surrogate) error {
 		if err := m.o.Kernel.LimitRequests(p.id, p.requests.limit()); err != nil {
 			return err
 		}
-		if err := m.route(p); err != nil {
+		if err := m.useRouteLocked(p, routes[s.Address.Addr()]); err != nil {
 			m.o.Log.Warn("surrogate is unreachable", "surrogate", p.name, "err", err)
 		}
 	}
@@ -210,46 +218,6 @@ func (m *Manager) SetUsable(id uint16, usable bool) {
 	}
 }
 
-// route looks up the route to the surrogate.
-func (m *Manager) route(p *pool) error {
-	r, err := m.o.Routes.To(p.server.Addr())
-	if err != nil {
-		return err
-	}
-	if r.Local != p.local {
-		p.local = r.Local
-		if p.local {
-			m.o.Log.Warn("surrogate is on this host and cannot be spliced: its sessions are proxied", "surrogate", p.name, "address", p.server)
-		}
-		m.reports.addChange()
-	}
-	if p.local {
-		return nil
-	}
-	p.ifindex = r.Ifindex
-	if p.sources = p.configured; len(p.sources) == 0 {
-		p.sources = []netip.Addr{r.Source}
-	}
-	for _, ifindex := range r.Paths {
-		if err := m.o.Kernel.Attach(ifindex); err != nil {
-			return err
-		}
-	}
-	if slices.Equal(r.Paths, p.paths) {
-		return nil
-	}
-	p.paths = r.Paths
-	return m.o.Kernel.SetPaths(p.id, r.Paths)
-}
-
-// Local reports whether a surrogate is on this host, and so cannot be spliced to.
-func (m *Manager) Local(id uint16) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	p := m.pools[id]
-	return p != nil && p.local
-}
-
 // Facts are a surrogate's properties, learnt from its legs.
 type Facts struct {
 	MSS  uint16 // advertised by it; 0: unknown yet
@@ -272,6 +240,7 @@ var ErrNoLeg = errors.New("no server leg available")
 // WaitIdle waits until the surrogate has an idle leg of the class, opening one if necessary. Another request may still take it
 // first.
 func (m *Manager) WaitIdle(ctx context.Context, id uint16, classID uint8) error {
+	m.ensureRoute(id)
 	m.mu.Lock()
 	p := m.pools[id]
 	if p == nil || !p.usable || p.local {
@@ -394,9 +363,7 @@ func (m *Manager) open(p *pool, classID uint8, delay time.Duration, now time.Tim
 // room reports why the surrogate can have no more legs.
 func (m *Manager) room(p *pool) error {
 	if p.ifindex == 0 {
-		if err := m.route(p); err != nil {
-			return err
-		}
+		return p.unrouted
 	}
 	if p.legs >= p.bounds.Max {
 		return fmt.Errorf("%s is at its limit of %d legs", p.name, p.bounds.Max)

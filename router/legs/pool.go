@@ -16,10 +16,12 @@ type pool struct {
 	server  netip.AddrPort
 	bounds  config.Legs
 	reuse   config.Reuse
-	usable  bool // up and not draining
-	ifindex int
+	usable  bool  // up and not draining
+	ifindex int   // 0: no route yet, see unrouted
 	paths   []int // interfaces of the route; ascending
 	local   bool  // on this host: cannot be spliced to
+
+	unrouted error // why the last lookup has found no route, while there has been none
 
 	configured []netip.Addr // legs.sources
 	removed    []netip.Addr // from it by a reload

@@ -47,26 +47,17 @@ func (m *Manager) maintain(ctx context.Context, next nextEvent) {
 	}
 }
 
-func (m *Manager) watchRoutes(ctx context.Context) {
-	routes, err := changes(ctx)
-	if err != nil {
-		m.o.Log.Warn("route changes are noticed late", "after", routeEvery, "err", err)
-		return
-	}
-	for range routes {
-		m.RoutesChanged()
-	}
-}
-
-// RoutesChanged makes the next tick look up all routes.
-func (m *Manager) RoutesChanged() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.routed = time.Time{}
-}
-
 // Tick does all work that is due, and returns the time of the next.
 func (m *Manager) Tick() (next time.Time) {
+	next, isDue := m.tickPools()
+	if isDue != nil {
+		m.refreshRoutes(isDue)
+	}
+	return next
+}
+
+// tickPools does the work on the pools. isDue tells whose routes are due to be looked up; nil: none.
+func (m *Manager) tickPools() (next time.Time, isDue func(*pool) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.o.Now()
@@ -75,6 +66,9 @@ func (m *Manager) Tick() (next time.Time) {
 		if !now.Before(p.due) {
 			m.tick(p, now)
 			m.flush(p)
+			if p.lacksRoute() {
+				isDue = (*pool).lacksRoute
+			}
 		}
 		next = earlier(next, p.due)
 	}
@@ -85,14 +79,10 @@ func (m *Manager) Tick() (next time.Time) {
 		}
 	}
 	if now.Sub(m.routed) >= routeEvery {
-		m.routed = now
-		for _, p := range m.pools {
-			if err := m.route(p); err != nil {
-				m.o.Log.Debug("surrogate is unreachable", "surrogate", p.name, "err", err)
-			}
-		}
+		m.routed = now // before the lookups: RoutesChanged may be called meanwhile
+		isDue = func(*pool) bool { return true }
 	}
-	return next
+	return next, isDue
 }
 
 // tick opens missing legs and retransmits SYNs.

@@ -32,6 +32,9 @@ type world struct {
 	failed  func(surrogate, kind string) // replace those of Options
 	doubted func(surrogate string)
 	changed func()
+
+	lookedUp func()
+	unrouted error // why there is no route
 }
 
 const (
@@ -50,6 +53,7 @@ func newWorld(t *testing.T, legs config.Legs, reuse config.Reuse) *world {
 		t: t, now: time.Unix(1000, 0), splices: map[uint32]*kernel.Splice{}, queues: map[string][]uint32{}, late: map[uint32]bool{},
 		route:  Route{Source: ours, Ifindex: 3, Paths: []int{3}},
 		failed: func(string, string) {}, doubted: func(string) {}, changed: func() {},
+		lookedUp: func() {},
 	}
 	w.began = w.now
 	w.restart()

@@ -124,7 +124,10 @@ func (w *world) SetPaths(_ uint16, ifindexes []int) error {
 	return nil
 }
 
-func (w *world) To(netip.Addr) (Route, error) { return w.route, nil }
+func (w *world) To(netip.Addr) (Route, error) {
+	w.lookedUp()
+	return w.route, w.unrouted
+}
 
 func (w *world) SYN(kernel.Leg, uint16) error { w.note("SYN"); return nil }
 

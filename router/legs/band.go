@@ -9,8 +9,8 @@ import (
 // A leg that has served a client fits clients at the same distance: each band has a queue, created when the kernel program first
 // has a leg for it.
 
-// makeQueue creates a queue of idle legs if there is none.
-func (m *Manager) makeQueue(p *pool, classID, band uint8) error {
+// makeQueueLocked creates a queue of idle legs if there is none.
+func (m *Manager) makeQueueLocked(p *pool, classID, band uint8) error {
 	c := p.class(classID)
 	if c.bands&(1<<band) != 0 {
 		return nil
@@ -22,8 +22,8 @@ func (m *Manager) makeQueue(p *pool, classID, band uint8) error {
 	return nil
 }
 
-// look finds the queues of an earlier process.
-func (m *Manager) look(p *pool, classID uint8, c *class) {
+// findQueuesLocked finds the queues of an earlier process.
+func (m *Manager) findQueuesLocked(p *pool, classID uint8, c *class) {
 	if c.looked {
 		return
 	}
@@ -44,8 +44,8 @@ func (c *class) queues() []uint8 {
 	return append(all, kernel.BandFresh)
 }
 
-// popIdle pops the leg that has been idle longest. False: there is none.
-func (m *Manager) popIdle(p *pool, classID, band uint8) (kernel.Splice, bool, error) {
+// popIdleLocked pops the leg that has been idle longest. False: there is none.
+func (m *Manager) popIdleLocked(p *pool, classID, band uint8) (kernel.Splice, bool, error) {
 	for {
 		number, ok, err := m.o.Kernel.PopIdle(p.id, classID, band)
 		if err != nil || !ok {
@@ -58,15 +58,15 @@ func (m *Manager) popIdle(p *pool, classID, band uint8) (kernel.Splice, bool, er
 	}
 }
 
-// evict retires an idle leg that fits only some clients.
-func (m *Manager) evict(p *pool) {
+// evictIdleLocked retires an idle leg that fits only some clients.
+func (m *Manager) evictIdleLocked(p *pool) {
 	for id, c := range p.classes {
 		for _, band := range c.queues() {
 			if band == kernel.BandFresh {
 				break
 			}
-			if s, ok, err := m.popIdle(p, id, band); err == nil && ok {
-				m.retire(p, s)
+			if s, ok, err := m.popIdleLocked(p, id, band); err == nil && ok {
+				m.retireLegLocked(p, s)
 				return
 			}
 		}

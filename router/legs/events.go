@@ -17,7 +17,7 @@ type nextEvent func(until time.Time) (kernel.Event, error)
 
 // readEvents handles events until then. False: they are closed.
 func (m *Manager) readEvents(next nextEvent, until time.Time) bool {
-	defer m.settle()
+	defer m.freeEndedLegs()
 	for {
 		e, err := next(until)
 		switch {
@@ -28,7 +28,7 @@ func (m *Manager) readEvents(next nextEvent, until time.Time) bool {
 		case err != nil:
 			m.o.Log.Error("cannot read event", "err", err)
 		default:
-			m.handle(e)
+			m.handleEvent(e)
 		}
 		if time.Now().After(until) {
 			return true // more may be due than can be read
@@ -38,37 +38,37 @@ func (m *Manager) readEvents(next nextEvent, until time.Time) bool {
 
 // Handle handles an event from the data path.
 func (m *Manager) Handle(e kernel.Event) {
-	m.handle(e)
-	m.settle()
+	m.handleEvent(e)
+	m.freeEndedLegs()
 }
 
-// settle frees the legs whose ends have been handled.
-func (m *Manager) settle() {
+// freeEndedLegs frees the legs whose ends have been handled.
+func (m *Manager) freeEndedLegs() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.releaseEnded()
+	m.freeEndedLocked()
 }
 
-// handle leaves legs that have ended in m.ended.
-func (m *Manager) handle(e kernel.Event) {
+// handleEvent leaves legs that have ended in m.ended.
+func (m *Manager) handleEvent(e kernel.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch at := m.o.Now().Add(-e.Ago); {
 	case e.Answered:
-		m.answered(e, at)
+		m.handleAnswerLocked(e, at)
 	case e.Up:
-		m.up(e)
+		m.handleUpLocked(e)
 	case e.Stale:
-		m.stale(e, at)
+		m.handleStaleLocked(e, at)
 	default:
-		m.down(e, at)
+		m.handleEndLocked(e, at)
 	}
 	if len(m.ended) >= endedBatch {
-		m.releaseEnded()
+		m.freeEndedLocked()
 	}
 }
 
-func (m *Manager) up(e kernel.Event) {
+func (m *Manager) handleUpLocked(e kernel.Event) {
 	p := m.owner[e.Splice]
 	if p == nil {
 		return
@@ -77,20 +77,20 @@ func (m *Manager) up(e kernel.Event) {
 	if err != nil || p.id != e.Surrogate || s.Surrogate != e.Surrogate || s.State == kernel.Opening || s.State == kernel.Answered {
 		return // of an earlier leg with this splice, which was freed before the event was read
 	}
-	m.established(p, s)
+	m.noteUpLocked(p, s)
 }
 
-// established handles a leg that is up.
-func (m *Manager) established(p *pool, s kernel.Splice) {
+// noteUpLocked handles a leg that is up.
+func (m *Manager) noteUpLocked(p *pool, s kernel.Splice) {
 	o := p.opening[s.Number]
 	p.opened(s.Number)
 	p.backoff, p.retryAt = 0, time.Time{}
 	m.o.Event(p.name, "opened")
 	if o != nil && (p.serverMSS == 0 || o.leg.Class != s.Class) {
-		m.learn(p, s, o.leg.Class)
+		m.learnFactsLocked(p, s, o.leg.Class)
 	}
 	if s.Keep {
-		m.keptUp(p, o, s)
+		m.noteKeptUpLocked(p, o, s)
 	} else if c := p.classes[s.Class]; c != nil && len(c.waiters) > 0 {
 		c.waiters[0] <- nil
 		c.waiters = c.waiters[1:]
@@ -98,8 +98,8 @@ func (m *Manager) established(p *pool, s kernel.Splice) {
 	}
 }
 
-// learn records the surrogate's properties from an established leg.
-func (m *Manager) learn(p *pool, s kernel.Splice, class uint8) {
+// learnFactsLocked records the surrogate's properties from an established leg.
+func (m *Manager) learnFactsLocked(p *pool, s kernel.Splice, class uint8) {
 	p.serverMSS = s.ServerMSS
 	if class&1 != 0 && s.Class&1 == 0 {
 		p.noTS = true
@@ -109,10 +109,10 @@ func (m *Manager) learn(p *pool, s kernel.Splice, class uint8) {
 	m.reports.addChange()
 }
 
-func (m *Manager) down(e kernel.Event, now time.Time) {
+func (m *Manager) handleEndLocked(e kernel.Event, now time.Time) {
 	p := m.owner[e.Splice]
 	if p == nil {
-		m.freeOrphan(e)
+		m.freeOrphanLocked(e)
 		return
 	}
 	s, err := m.o.Kernel.Splice(e.Splice)
@@ -125,7 +125,7 @@ func (m *Manager) down(e kernel.Event, now time.Time) {
 	}
 	switch e.End {
 	case kernel.Refused:
-		m.unopened(p, s.Keep, "refused", now)
+		m.noteFailureLocked(p, s.Keep, "refused", now)
 	case kernel.Failed:
 		m.o.Event(p.name, "failed handoff")
 		m.reports.addDoubt(p.name)
@@ -136,7 +136,7 @@ func (m *Manager) down(e kernel.Event, now time.Time) {
 			p.renewAt = now
 		}
 		if e.Requests == 0 {
-			m.closedUnused(p, e, now)
+			m.noteUnusedCloseLocked(p, e, now)
 		}
 	case kernel.Closed:
 		if s.Keep && s.Client.Port() == 0 { // its client has moved, and may come back on the same port
@@ -149,7 +149,7 @@ func (m *Manager) down(e kernel.Event, now time.Time) {
 	case kernel.Expired, kernel.Replaced, kernel.Abandoned, kernel.Retired, kernel.Cut,
 		kernel.Malformed:
 		if e.Band < kernel.BandFar { // perhaps for lack of a queue
-			if err := m.makeQueue(p, e.Class, e.Band); err != nil {
+			if err := m.makeQueueLocked(p, e.Class, e.Band); err != nil {
 				m.o.Log.Error("legs are not reused", "surrogate", p.name, "err", err)
 			}
 		}
@@ -158,26 +158,26 @@ func (m *Manager) down(e kernel.Event, now time.Time) {
 	}
 	learnt := p.requests.learnt
 	if p.requests.ended(e.Requests, e.Announced, now) {
-		m.limitRequests(p)
+		m.limitRequestsLocked(p)
 	}
 	if p.requests.learnt != learnt {
 		m.o.Log.Info("surrogate closes after a number of requests", "surrogate", p.name, "renewing after", p.requests.learnt, "before", learnt)
 	}
 	m.ended = append(m.ended, kernel.Leg{Number: e.Splice, Server: s.Server, Router: s.Router})
 	if s.Keep {
-		m.releaseEnded() // its client may wait for the next one from the same port
+		m.freeEndedLocked() // its client may wait for the next one from the same port
 	}
 }
 
-// limitRequests writes a surrogate's request limit to the kernel.
-func (m *Manager) limitRequests(p *pool) {
+// limitRequestsLocked writes a surrogate's request limit to the kernel.
+func (m *Manager) limitRequestsLocked(p *pool) {
 	if err := m.o.Kernel.LimitRequests(p.id, p.requests.limit()); err != nil {
 		m.o.Log.Error("cannot set request limit", "surrogate", p.name, "err", err)
 	}
 }
 
-// freeOrphan frees a splice of a removed surrogate.
-func (m *Manager) freeOrphan(e kernel.Event) {
+// freeOrphanLocked frees a splice of a removed surrogate.
+func (m *Manager) freeOrphanLocked(e kernel.Event) {
 	s, err := m.o.Kernel.Splice(e.Splice)
 	if err != nil || s.State != kernel.Dead {
 		return

@@ -80,10 +80,10 @@ func (m *Manager) askKept(id uint16, classID uint8, client, vip netip.AddrPort) 
 	number, ok := m.kept[ends{client, p.server}]
 	k = KeptLeg{Number: number, Surrogate: id, Waits: true}
 	if !ok {
-		if err := m.room(p); err != nil {
+		if err := m.checkRoomLocked(p); err != nil {
 			return k, nil, err
 		}
-		o, err := m.openFrom(p, kernel.Leg{Class: classID, Router: client, Keep: true}, m.o.Now())
+		o, err := m.openLegFromLocked(p, kernel.Leg{Class: classID, Router: client, Keep: true}, m.o.Now())
 		if err != nil {
 			return k, nil, err
 		}
@@ -105,7 +105,7 @@ func (m *Manager) askKept(id uint16, classID uint8, client, vip netip.AddrPort) 
 			return k, nil, nil
 		}
 		if old := m.owner[number]; old != nil {
-			m.retire(old, s)
+			m.retireLegLocked(old, s)
 		}
 		return k, nil, errOldLeg
 	case kernel.Active, kernel.Closing:
@@ -143,9 +143,9 @@ func (m *Manager) stopWaitingKept(number uint32, up chan error) {
 	}
 }
 
-// unopened handles a leg that the surrogate has refused or not answered. Of a leg from a client's address that may be the client's own
+// noteFailureLocked handles a leg that the surrogate has refused or not answered. Of a leg from a client's address that may be the client's own
 // doing, such as an address that the surrogate denies, or reaches by another way.
-func (m *Manager) unopened(p *pool, keep bool, why string, now time.Time) {
+func (m *Manager) noteFailureLocked(p *pool, keep bool, why string, now time.Time) {
 	if keep {
 		m.reports.addDoubt(p.name)
 		if why == "timeout" && !p.keptKnown {
@@ -158,8 +158,8 @@ func (m *Manager) unopened(p *pool, keep bool, why string, now time.Time) {
 	m.reports.addFailure(p.name, why)
 }
 
-// keptUp handles a leg for a client that is up.
-func (m *Manager) keptUp(p *pool, o *opening, s kernel.Splice) {
+// noteKeptUpLocked handles a leg for a client that is up.
+func (m *Manager) noteKeptUpLocked(p *pool, o *opening, s kernel.Splice) {
 	p.kept = append(p.kept, kept{s.Number, m.o.Now()})
 	p.keptKnown = true
 	if o == nil {
@@ -172,8 +172,8 @@ func (m *Manager) keptUp(p *pool, o *opening, s kernel.Splice) {
 	o.tell(nil)
 }
 
-// renewKept retires the legs that their clients have not taken.
-func (m *Manager) renewKept(p *pool, all bool, now time.Time) {
+// renewKeptLocked retires the legs that their clients have not taken.
+func (m *Manager) renewKeptLocked(p *pool, all bool, now time.Time) {
 	p.kept = slices.DeleteFunc(p.kept, func(k kept) bool {
 		s, err := m.o.Kernel.Splice(k.number)
 		if err != nil || s.State != kernel.Idle || !s.Keep || m.owner[k.number] != p {
@@ -182,13 +182,13 @@ func (m *Manager) renewKept(p *pool, all bool, now time.Time) {
 		if !all && now.Sub(k.since) < leftIdle {
 			return false
 		}
-		m.retire(p, s)
+		m.retireLegLocked(p, s)
 		return true
 	})
 }
 
-// stale repeats the SYN of a leg that met a connection on the same ports at the surrogate, which the data path has reset.
-func (m *Manager) stale(e kernel.Event, now time.Time) {
+// handleStaleLocked repeats the SYN of a leg that met a connection on the same ports at the surrogate, which the data path has reset.
+func (m *Manager) handleStaleLocked(e kernel.Event, now time.Time) {
 	p := m.owner[e.Splice]
 	if p == nil {
 		return

@@ -14,8 +14,8 @@ import (
 // ahead of time.
 const mostHeld = openBatch
 
-// answered handles a SYN-ACK.
-func (m *Manager) answered(e kernel.Event, now time.Time) {
+// handleAnswerLocked handles a SYN-ACK.
+func (m *Manager) handleAnswerLocked(e kernel.Event, now time.Time) {
 	p := m.owner[e.Splice]
 	if p == nil || p.id != e.Surrogate {
 		return
@@ -26,7 +26,7 @@ func (m *Manager) answered(e kernel.Event, now time.Time) {
 	}
 	o.answered, o.completed = now, false
 	if c := p.classes[e.Class]; c != nil && len(c.waiters) > 0 {
-		m.complete(p, o)
+		m.completeLegsLocked(p, o)
 		return
 	}
 	p.held = append(p.held, o)
@@ -43,8 +43,8 @@ func earlier(a, b time.Time) time.Time {
 // waits reports whether the leg's ACK is still delayed.
 func (p *pool) waits(o *opening) bool { return !o.completed && p.opening[o.leg.Number] == o }
 
-// completeDue completes the legs whose delay is over.
-func (m *Manager) completeDue(p *pool, now time.Time) {
+// completeDueLocked completes the legs whose delay is over.
+func (m *Manager) completeDueLocked(p *pool, now time.Time) {
 	var due []*opening
 	for len(p.held) > 0 {
 		o := p.held[0]
@@ -59,21 +59,21 @@ func (m *Manager) completeDue(p *pool, now time.Time) {
 			due = append(due, o)
 		}
 	}
-	m.complete(p, due...)
+	m.completeLegsLocked(p, due...)
 }
 
-// completeFirst completes a leg of the class whose delay is not over. False: there is none.
-func (m *Manager) completeFirst(p *pool, classID uint8) bool {
+// completeFirstLocked completes a leg of the class whose delay is not over. False: there is none.
+func (m *Manager) completeFirstLocked(p *pool, classID uint8) bool {
 	for _, o := range p.held {
 		if o.leg.Class == classID && p.waits(o) {
-			return m.complete(p, o)
+			return m.completeLegsLocked(p, o)
 		}
 	}
 	return false
 }
 
-// completeEarly completes some legs of the class whose delay is not over: the first ones.
-func (m *Manager) completeEarly(p *pool, classID uint8, n int) {
+// completeEarlyLocked completes some legs of the class whose delay is not over: the first ones.
+func (m *Manager) completeEarlyLocked(p *pool, classID uint8, n int) {
 	var first []*opening
 	for _, o := range p.held {
 		if len(first) >= n {
@@ -83,11 +83,11 @@ func (m *Manager) completeEarly(p *pool, classID uint8, n int) {
 			first = append(first, o)
 		}
 	}
-	m.complete(p, first...)
+	m.completeLegsLocked(p, first...)
 }
 
-// complete makes legs idle and acknowledges their SYN-ACKs. False: none was still answered.
-func (m *Manager) complete(p *pool, openings ...*opening) (up bool) {
+// completeLegsLocked makes legs idle and acknowledges their SYN-ACKs. False: none was still answered.
+func (m *Manager) completeLegsLocked(p *pool, openings ...*opening) (up bool) {
 	if len(openings) == 0 {
 		return false
 	}
@@ -106,15 +106,15 @@ func (m *Manager) complete(p *pool, openings ...*opening) (up bool) {
 		if err := m.o.Wire.ACK(s, m.o.Timestamp()); err != nil {
 			m.o.Log.Debug("cannot acknowledge leg", "surrogate", p.name, "err", err) // the surrogate retransmits its SYN-ACK
 		}
-		m.established(p, s)
+		m.noteUpLocked(p, s)
 		up = true
 	}
-	m.flush(p)
+	m.flushWireLocked(p)
 	return up
 }
 
-// flush sends SYNs and ACKs that wait.
-func (m *Manager) flush(p *pool) {
+// flushWireLocked sends SYNs and ACKs that wait.
+func (m *Manager) flushWireLocked(p *pool) {
 	if err := m.o.Wire.Flush(); err != nil {
 		m.o.Log.Debug("cannot send to surrogate", "surrogate", p.name, "err", err) // what is lost is repeated
 	}

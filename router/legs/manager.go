@@ -54,7 +54,8 @@ type Options struct {
 }
 
 // Manager maintains the leg pools for the data path, which takes legs by itself, and for WaitIdle. Its decisions depend only on
-// events, time and the results of its options' functions, so that tests can script them.
+// events, time and the results of its options' functions, so that tests can script them. Methods whose names end in Locked
+// need mu, as do those of the pools and of what belongs to a pool.
 type Manager struct {
 	o       Options
 	secret  maphash.Seed
@@ -97,7 +98,7 @@ func (m *Manager) Adopt() error {
 		p.legs++
 		m.owner[s.Number] = p
 		if !s.Keep {
-			m.portsOf(s.Router.Addr(), s.Server).claim(s.Router.Port())
+			m.findPortsLocked(s.Router.Addr(), s.Server).claim(s.Router.Port())
 			return nil
 		}
 		m.kept[ends{s.Router, s.Server}] = s.Number
@@ -131,16 +132,16 @@ func (m *Manager) Retire() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range m.pools {
-		m.renewKept(p, true, m.o.Now())
+		m.renewKeptLocked(p, true, m.o.Now())
 		for id, c := range p.classes {
-			m.look(p, id, c)
+			m.findQueuesLocked(p, id, c)
 			for _, band := range c.queues() {
 				for {
-					s, ok, err := m.popIdle(p, id, band)
+					s, ok, err := m.popIdleLocked(p, id, band)
 					if err != nil || !ok {
 						break
 					}
-					m.retire(p, s)
+					m.retireLegLocked(p, s)
 				}
 			}
 		}
@@ -270,11 +271,11 @@ func (m *Manager) WaitIdle(ctx context.Context, id uint16, classID uint8) error 
 	}
 	up := make(chan error, 1)
 	c.waiters = append(c.waiters, up)
-	if !m.completeFirst(p, classID) && p.urgent[classID] < len(c.waiters) {
+	if !m.completeFirstLocked(p, classID) && p.urgent[classID] < len(c.waiters) {
 		if p.legs >= p.bounds.Max {
-			m.evict(p)
+			m.evictIdleLocked(p)
 		}
-		if err = m.open(p, classID, 0, now); p.openings[classID] >= len(c.waiters) {
+		if err = m.openLegLocked(p, classID, 0, now); p.openings[classID] >= len(c.waiters) {
 			err = nil // one that is being opened ahead of demand will do
 		}
 	}
@@ -301,7 +302,7 @@ func (m *Manager) stopWaiting(p *pool, classID uint8, up chan error) {
 	}
 }
 
-// failWaiters makes all waiters fail. Called with the lock.
+// failWaiters makes all waiters fail.
 func (p *pool) failWaiters() {
 	for _, c := range p.classes {
 		for _, w := range c.waiters {
@@ -317,7 +318,7 @@ type endpoints struct {
 	server netip.AddrPort
 }
 
-func (m *Manager) portsOf(router netip.Addr, server netip.AddrPort) *ports {
+func (m *Manager) findPortsLocked(router netip.Addr, server netip.AddrPort) *ports {
 	key := endpoints{router, server}
 	if m.ports[key] == nil {
 		m.ports[key] = newPorts(m.o.Ports)
@@ -325,29 +326,29 @@ func (m *Manager) portsOf(router netip.Addr, server netip.AddrPort) *ports {
 	return m.ports[key]
 }
 
-// allocPort returns a port of one of the pool's addresses, which take turns. False: all are in use.
-func (m *Manager) allocPort(p *pool) (netip.AddrPort, bool) {
+// allocPortLocked returns a port of one of the pool's addresses, which take turns. False: all are in use.
+func (m *Manager) allocPortLocked(p *pool) (netip.AddrPort, bool) {
 	for range p.sources {
 		p.turn = (p.turn + 1) % len(p.sources)
 		source := p.sources[p.turn]
-		if port, ok := m.portsOf(source, p.server).alloc(); ok {
+		if port, ok := m.findPortsLocked(source, p.server).alloc(); ok {
 			return netip.AddrPortFrom(source, port), true
 		}
 	}
 	return netip.AddrPort{}, false
 }
 
-// open sends a SYN for one more leg, whose ACK is delayed. Without a delay the kernel program sends it. Called with the lock.
-func (m *Manager) open(p *pool, classID uint8, delay time.Duration, now time.Time) error {
-	if err := m.room(p); err != nil {
+// openLegLocked sends a SYN for one more leg, whose ACK is delayed. Without a delay the kernel program sends it.
+func (m *Manager) openLegLocked(p *pool, classID uint8, delay time.Duration, now time.Time) error {
+	if err := m.checkRoomLocked(p); err != nil {
 		return err
 	}
 	for _, band := range []uint8{kernel.BandFresh, kernel.BandNearest} {
-		if err := m.makeQueue(p, classID, band); err != nil {
+		if err := m.makeQueueLocked(p, classID, band); err != nil {
 			return err
 		}
 	}
-	router, ok := m.allocPort(p)
+	router, ok := m.allocPortLocked(p)
 	if !ok && !p.portless {
 		p.portless = true
 		m.o.Log.Warn("every port to the surrogate is in use: more sessions need more legs.sources", "surrogate", p.name, "sources", p.sources)
@@ -356,12 +357,12 @@ func (m *Manager) open(p *pool, classID uint8, delay time.Duration, now time.Tim
 		return fmt.Errorf("every port to %s is in use", p.name)
 	}
 	p.portless = false
-	_, err := m.openFrom(p, kernel.Leg{Class: classID, Router: router, Late: delay}, now)
+	_, err := m.openLegFromLocked(p, kernel.Leg{Class: classID, Router: router, Late: delay}, now)
 	return err
 }
 
-// room reports why the surrogate can have no more legs.
-func (m *Manager) room(p *pool) error {
+// checkRoomLocked reports why the surrogate can have no more legs.
+func (m *Manager) checkRoomLocked(p *pool) error {
 	if p.ifindex == 0 {
 		return p.unrouted
 	}
@@ -374,13 +375,13 @@ func (m *Manager) room(p *pool) error {
 	return nil
 }
 
-// openFrom opens a leg of the class, address and port given. There is room for it. Called with the lock.
-func (m *Manager) openFrom(p *pool, leg kernel.Leg, now time.Time) (*opening, error) {
+// openLegFromLocked opens a leg of the class, address and port given. There is room for it.
+func (m *Manager) openLegFromLocked(p *pool, leg kernel.Leg, now time.Time) (*opening, error) {
 	leg.Number, leg.Surrogate, leg.Server = m.free[len(m.free)-1], p.id, p.server
 	leg.Ifindex, leg.TSval = p.ifindex, m.o.Timestamp()
 	leg.ISS = m.initialSequence(leg, now)
 	if err := m.o.Kernel.OpenLeg(leg); err != nil {
-		m.freePort(leg.Router, leg.Server)
+		m.freePortLocked(leg.Router, leg.Server)
 		return nil, err
 	}
 	m.free = m.free[:len(m.free)-1]
@@ -392,7 +393,7 @@ func (m *Manager) openFrom(p *pool, leg kernel.Leg, now time.Time) (*opening, er
 	o := &opening{leg: leg, sent: now, tries: 1}
 	p.opens(o)
 	if err := m.o.Wire.SYN(leg, m.o.MSS[leg.Class>>1]); err != nil {
-		m.release(p, leg.Number, leg.Server, leg.Router)
+		m.freeLegLocked(p, leg.Number, leg.Server, leg.Router)
 		return nil, err
 	}
 	return o, nil
@@ -416,34 +417,34 @@ func RandomOffset() uint32 {
 	return binary.NativeEndian.Uint32(b[:])
 }
 
-func (m *Manager) freePort(router, server netip.AddrPort) {
+func (m *Manager) freePortLocked(router, server netip.AddrPort) {
 	if p := m.ports[endpoints{router.Addr(), server}]; p != nil { // a client's port is not ours
 		p.free(router.Port())
 	}
 }
 
-// release frees a splice. Called with the lock.
-func (m *Manager) release(p *pool, number uint32, server, router netip.AddrPort) {
+// freeLegLocked frees a splice.
+func (m *Manager) freeLegLocked(p *pool, number uint32, server, router netip.AddrPort) {
 	if err := m.o.Kernel.FreeLeg(number, server, router); err != nil {
 		m.o.Log.Error("cannot free splice", "splice", number, "err", err)
 		return
 	}
-	m.released(p, number, server, router)
+	m.forgetLegLocked(p, number, server, router)
 }
 
-func (m *Manager) released(p *pool, number uint32, server, router netip.AddrPort) {
+func (m *Manager) forgetLegLocked(p *pool, number uint32, server, router netip.AddrPort) {
 	p.opened(number)
 	delete(m.owner, number)
 	if at := (ends{router, server}); m.kept[at] == number {
 		delete(m.kept, at)
 	}
-	m.freePort(router, server)
+	m.freePortLocked(router, server)
 	p.legs--
 	m.free = append(m.free, number)
 }
 
-// releaseEnded frees the legs whose ends have been handled. Called with the lock.
-func (m *Manager) releaseEnded() {
+// freeEndedLocked frees the legs whose ends have been handled.
+func (m *Manager) freeEndedLocked() {
 	slices.SortFunc(m.ended, func(a, b kernel.Leg) int { return cmp.Compare(a.Number, b.Number) })
 	m.ended = slices.CompactFunc(m.ended, func(a, b kernel.Leg) bool { return a.Number == b.Number }) // an end may be reported twice
 	if len(m.ended) == 0 {
@@ -453,7 +454,7 @@ func (m *Manager) releaseEnded() {
 		m.o.Log.Error("cannot free splices", "err", err)
 	} else {
 		for _, l := range m.ended {
-			m.released(m.owner[l.Number], l.Number, l.Server, l.Router)
+			m.forgetLegLocked(m.owner[l.Number], l.Number, l.Server, l.Router)
 		}
 	}
 	m.ended = m.ended[:0]

@@ -74,8 +74,8 @@ func (e *early) due(now time.Time) bool {
 
 func (p *pool) onDemand() bool { return p.bounds.Mode == config.LegsOnDemand || p.early.onDemand }
 
-// closedUnused handles the close by the surrogate of a leg that has served nobody.
-func (m *Manager) closedUnused(p *pool, e kernel.Event, now time.Time) {
+// noteUnusedCloseLocked handles the close by the surrogate of a leg that has served nobody.
+func (m *Manager) noteUnusedCloseLocked(p *pool, e kernel.Event, now time.Time) {
 	if p.early.closed(e.Idle, e.Age, now) {
 		m.o.Log.Info("surrogate closes unused connections early: legs are opened on demand", "surrogate", p.name, "after", e.Idle)
 	}
@@ -84,8 +84,8 @@ func (m *Manager) closedUnused(p *pool, e kernel.Event, now time.Time) {
 	}
 }
 
-// keeps reports whether to keep an idle leg.
-func (m *Manager) keeps(p *pool, s *kernel.Splice, now time.Time) bool {
+// mayKeepLocked reports whether to keep an idle leg.
+func (m *Manager) mayKeepLocked(p *pool, s *kernel.Splice, now time.Time) bool {
 	if s.Requests == 0 && s.Quiet >= earlyIdle && p.early.lived() {
 		p.fresh = idleLimit{}
 		m.o.Log.Info("surrogate keeps unused connections: legs are kept ready", "surrogate", p.name)

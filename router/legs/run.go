@@ -64,8 +64,8 @@ func (m *Manager) tickPools() (next time.Time, isDue func(*pool) bool) {
 	next = now.Add(restEvery)
 	for _, p := range m.pools {
 		if !now.Before(p.due) {
-			m.tick(p, now)
-			m.flush(p)
+			m.tickPoolLocked(p, now)
+			m.flushWireLocked(p)
 			if p.lacksRoute() {
 				isDue = (*pool).lacksRoute
 			}
@@ -75,7 +75,7 @@ func (m *Manager) tickPools() (next time.Time, isDue func(*pool) bool) {
 	if now.Sub(m.renewed) >= renewEvery {
 		m.renewed = now
 		for _, p := range m.pools {
-			m.renew(p, now)
+			m.renewPoolLocked(p, now)
 		}
 	}
 	if now.Sub(m.routed) >= routeEvery {
@@ -85,11 +85,11 @@ func (m *Manager) tickPools() (next time.Time, isDue func(*pool) bool) {
 	return next, isDue
 }
 
-// tick opens missing legs and retransmits SYNs.
-func (m *Manager) tick(p *pool, now time.Time) {
+// tickPoolLocked opens missing legs and retransmits SYNs.
+func (m *Manager) tickPoolLocked(p *pool, now time.Time) {
 	p.due = now.Add(restEvery)
-	m.repeatSYNs(p, now)
-	m.completeDue(p, now) // before the idle legs are counted
+	m.repeatSYNsLocked(p, now)
+	m.completeDueLocked(p, now) // before the idle legs are counted
 	counted, err := m.o.Kernel.Surrogate(p.id)
 	if err != nil {
 		m.o.Log.Error("cannot maintain leg pool", "surrogate", p.name, "err", err)
@@ -112,7 +112,7 @@ func (m *Manager) tick(p *pool, now time.Time) {
 		since := now.Sub(c.spentAt)
 		short, busy := c.size(now, u, p.floor(id, usual, now), p.bounds.Max, p.reuse)
 		if p.reuse != config.ReuseAlways && !p.onDemand() { // else used legs come back
-			m.completeEarly(p, id, lacking(u, since))
+			m.completeEarlyLocked(p, id, lacking(u, since))
 		}
 		underway := c.underway(p.bounds.Handshake)
 		if p.onDemand() {
@@ -131,9 +131,9 @@ func (m *Manager) tick(p *pool, now time.Time) {
 		}
 		for i := range min(short+underway-p.openings[id], openBatch) {
 			if p.legs >= p.bounds.Max && p.reuse == config.ReuseSafe {
-				m.evict(p) // which new clients cannot use
+				m.evictIdleLocked(p) // which new clients cannot use
 			}
-			if err := m.open(p, id, p.bounds.Handshake, now); err != nil {
+			if err := m.openLegLocked(p, id, p.bounds.Handshake, now); err != nil {
 				m.o.Log.Debug("cannot open leg", "surrogate", p.name, "err", err)
 				if i == 0 && u.popped == 0 && u.missed == 0 {
 					p.due = now.Add(restEvery) // nothing has changed
@@ -163,8 +163,8 @@ func (p *pool) floor(id, usual uint8, now time.Time) int {
 	return 0
 }
 
-// repeatSYNs retransmits unanswered SYNs and finally gives up.
-func (m *Manager) repeatSYNs(p *pool, now time.Time) {
+// repeatSYNsLocked retransmits unanswered SYNs and finally gives up.
+func (m *Manager) repeatSYNsLocked(p *pool, now time.Time) {
 	if now.Before(p.repeatAt) {
 		return
 	}
@@ -175,7 +175,7 @@ func (m *Manager) repeatSYNs(p *pool, now time.Time) {
 		if o.completed {
 			since = o.answered.Add(p.bounds.Handshake)
 		}
-		if held || now.Sub(since) < synTimeout<<(o.tries-1) || m.caughtUp(p, number, now) {
+		if held || now.Sub(since) < synTimeout<<(o.tries-1) || m.catchUpLocked(p, number, now) {
 			continue
 		}
 		if o.tries < synTries {
@@ -185,15 +185,15 @@ func (m *Manager) repeatSYNs(p *pool, now time.Time) {
 			continue
 		}
 		o.tell(ErrNoLeg)
-		m.release(p, number, o.leg.Server, o.leg.Router)
+		m.freeLegLocked(p, number, o.leg.Server, o.leg.Router)
 		m.o.Event(p.name, "timeout")
-		m.unopened(p, o.leg.Keep, "timeout", now)
+		m.noteFailureLocked(p, o.leg.Keep, "timeout", now)
 	}
 }
 
-// caughtUp reports whether a seemingly unanswered leg has a newer state in the data path: its event may still be queued or may
+// catchUpLocked reports whether a seemingly unanswered leg has a newer state in the data path: its event may still be queued or may
 // have been lost. A leg that already serves a client must not be freed.
-func (m *Manager) caughtUp(p *pool, number uint32, now time.Time) bool {
+func (m *Manager) catchUpLocked(p *pool, number uint32, now time.Time) bool {
 	s, err := m.o.Kernel.Splice(number)
 	if err != nil {
 		return true // unknown: leave it
@@ -203,10 +203,10 @@ func (m *Manager) caughtUp(p *pool, number uint32, now time.Time) bool {
 	case kernel.Opening:
 		return false
 	case kernel.Answered:
-		m.answered(e, now)
+		m.handleAnswerLocked(e, now)
 	case kernel.Dead: // the kernel will report it again
 	default:
-		m.up(e)
+		m.handleUpLocked(e)
 	}
 	return true
 }
@@ -224,19 +224,19 @@ func (m *Manager) notifyClient(s kernel.Splice, end kernel.End) {
 	}
 }
 
-// renew retires legs that have been idle too long, surplus ones, and those of disabled surrogates.
-func (m *Manager) renew(p *pool, now time.Time) {
+// renewPoolLocked retires legs that have been idle too long, surplus ones, and those of disabled surrogates.
+func (m *Manager) renewPoolLocked(p *pool, now time.Time) {
 	counted, err := m.o.Kernel.Surrogate(p.id)
 	if err != nil {
 		return
 	}
 	if p.requests.tick(now) {
-		m.limitRequests(p)
+		m.limitRequestsLocked(p)
 	}
-	m.renewKept(p, false, now)
+	m.renewKeptLocked(p, false, now)
 	due := !now.Before(p.renewAt) || p.onDemand()
 	for id, c := range p.classes {
-		m.look(p, id, c)
+		m.findQueuesLocked(p, id, c)
 		due = due || p.surplus(c, counted.Idle[id]) > 0
 	}
 	if due {
@@ -248,7 +248,7 @@ func (m *Manager) renew(p *pool, now time.Time) {
 	usual := p.usual(m.defaultClass(p.server.Addr()))
 	for id, c := range p.classes {
 		if due {
-			m.renewClass(p, id, counted.Idle[id], counted.Fresh[id], now)
+			m.renewClassLocked(p, id, counted.Idle[id], counted.Fresh[id], now)
 		}
 		if p.floor(id, usual, now) == 0 && counted.Idle[id] == 0 && len(c.waiters) == 0 && now.Sub(c.lastUsed) > rareClassLife {
 			delete(p.classes, id)
@@ -276,8 +276,8 @@ func (p *pool) surplus(c *class, idle int) int {
 	return max(0, idle-surplusAbove(c.sizer.target)-surplusAbove(c.fresh.target)) // fresh and used legs count separately
 }
 
-// renewClass checks the legs that have been idle longest.
-func (m *Manager) renewClass(p *pool, id uint8, idle, fresh int, now time.Time) {
+// renewClassLocked checks the legs that have been idle longest.
+func (m *Manager) renewClassLocked(p *pool, id uint8, idle, fresh int, now time.Time) {
 	c := p.classes[id]
 	for _, band := range c.queues() {
 		legs, surplus := idle-fresh, p.surplus(c, idle)
@@ -287,18 +287,18 @@ func (m *Manager) renewClass(p *pool, id uint8, idle, fresh int, now time.Time) 
 				surplus = max(0, min(surplus, fresh-surplusAbove(c.fresh.target)))
 			}
 		}
-		idle -= m.renewQueue(p, id, band, legs, surplus, now)
+		idle -= m.renewQueueLocked(p, id, band, legs, surplus, now)
 	}
 }
 
-// renewQueue retires surplus legs of a queue of at most so many, and those idle too long. It returns the number retired.
-func (m *Manager) renewQueue(p *pool, id, band uint8, legs, surplus int, now time.Time) (retired int) {
+// renewQueueLocked retires surplus legs of a queue of at most so many, and those idle too long. It returns the number retired.
+func (m *Manager) renewQueueLocked(p *pool, id, band uint8, legs, surplus int, now time.Time) (retired int) {
 	if legs > renewBatch {
 		p.renewAt = now // the rest follows next time
 	}
 	first, kept := uint32(0), 0
 	for range min(legs, renewBatch) {
-		s, ok, err := m.popIdle(p, id, band)
+		s, ok, err := m.popIdleLocked(p, id, band)
 		if err != nil && !p.unread {
 			p.unread = true
 			m.o.Log.Error("cannot renew idle legs", "surrogate", p.name, "err", err)
@@ -307,10 +307,10 @@ func (m *Manager) renewQueue(p *pool, id, band uint8, legs, surplus int, now tim
 			break
 		}
 		again := kept > 0 && s.Number == first
-		keep := again || m.keeps(p, &s, now)
+		keep := again || m.mayKeepLocked(p, &s, now)
 		if keep && retired >= surplus {
 			if err := m.o.Kernel.PushIdle(p.id, id, band, s.Number); err != nil {
-				m.retire(p, s)
+				m.retireLegLocked(p, s)
 			}
 			if again {
 				break // all have been seen
@@ -325,18 +325,18 @@ func (m *Manager) renewQueue(p *pool, id, band uint8, legs, surplus int, now tim
 			continue
 		}
 		retired++
-		m.retire(p, s)
+		m.retireLegLocked(p, s)
 	}
 	return retired
 }
 
-// retire closes an idle leg from popIdle.
-func (m *Manager) retire(p *pool, s kernel.Splice) {
+// retireLegLocked closes an idle leg from popIdleLocked.
+func (m *Manager) retireLegLocked(p *pool, s kernel.Splice) {
 	was, err := m.o.Kernel.Retire(s.Number, p.id)
 	if err != nil || !was {
 		return // it has died; its event will follow
 	}
 	_ = m.o.Wire.End(s)
-	m.release(p, s.Number, s.Server, s.Router)
+	m.freeLegLocked(p, s.Number, s.Server, s.Router)
 	m.o.Event(p.name, "retired")
 }

@@ -11,7 +11,7 @@ import (
 
 // makeQueueLocked creates a queue of idle legs if there is none.
 func (m *Manager) makeQueueLocked(p *pool, classID, band uint8) error {
-	c := p.class(classID)
+	c := p.ensureClass(classID)
 	if c.bands&(1<<band) != 0 {
 		return nil
 	}
@@ -35,8 +35,8 @@ func (m *Manager) findQueuesLocked(p *pool, classID uint8, c *class) {
 	}
 }
 
-// queues lists the bands with a queue; the fresh legs are last and so retired last.
-func (c *class) queues() []uint8 {
+// listQueues lists the bands with a queue; the fresh legs are last and so retired last.
+func (c *class) listQueues() []uint8 {
 	var all []uint8
 	for rest := c.bands &^ (1 << kernel.BandFresh); rest != 0; rest &= rest - 1 {
 		all = append(all, uint8(bits.TrailingZeros32(rest)))
@@ -61,7 +61,7 @@ func (m *Manager) popIdleLocked(p *pool, classID, band uint8) (kernel.Splice, bo
 // evictIdleLocked retires an idle leg that fits only some clients.
 func (m *Manager) evictIdleLocked(p *pool) {
 	for id, c := range p.classes {
-		for _, band := range c.queues() {
+		for _, band := range c.listQueues() {
 			if band == kernel.BandFresh {
 				break
 			}

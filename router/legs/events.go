@@ -83,7 +83,7 @@ func (m *Manager) handleUpLocked(e kernel.Event) {
 // noteUpLocked handles a leg that is up.
 func (m *Manager) noteUpLocked(p *pool, s kernel.Splice) {
 	o := p.opening[s.Number]
-	p.opened(s.Number)
+	p.removeOpening(s.Number)
 	p.backoff, p.retryAt = 0, time.Time{}
 	m.o.Event(p.name, "opened")
 	if o != nil && (p.serverMSS == 0 || o.leg.Class != s.Class) {
@@ -104,7 +104,7 @@ func (m *Manager) learnFactsLocked(p *pool, s kernel.Splice, class uint8) {
 	if class&1 != 0 && s.Class&1 == 0 {
 		p.noTS = true
 		delete(p.classes, class)
-		p.class(s.Class)
+		p.ensureClass(s.Class)
 	}
 	m.reports.addChange()
 }
@@ -121,7 +121,7 @@ func (m *Manager) handleEndLocked(e kernel.Event, now time.Time) {
 	}
 	m.o.Event(p.name, e.End.String())
 	if o := p.opening[e.Splice]; o != nil {
-		o.tell(ErrNoLeg)
+		o.answerWaiters(ErrNoLeg)
 	}
 	switch e.End {
 	case kernel.Refused:
@@ -130,7 +130,7 @@ func (m *Manager) handleEndLocked(e kernel.Event, now time.Time) {
 		m.o.Event(p.name, "failed handoff")
 		m.reports.addDoubt(p.name)
 	case kernel.ClosedIdle, kernel.ResetIdle:
-		if limit := p.idle(e.Requests); limit.closed(e.Idle, p.bounds.Idle, now) {
+		if limit := p.idleLimitOf(e.Requests); limit.noteClose(e.Idle, p.bounds.Idle, now) {
 			m.o.Log.Info("surrogate closes idle connections", "surrogate", p.name, "after", e.Idle, "served", e.Requests > 0,
 				"renewing after", limit.learnt)
 			p.renewAt = now
@@ -157,7 +157,7 @@ func (m *Manager) handleEndLocked(e kernel.Event, now time.Time) {
 		m.notifyClient(s, e.End)
 	}
 	learnt := p.requests.learnt
-	if p.requests.ended(e.Requests, e.Announced, now) {
+	if p.requests.noteEnd(e.Requests, e.Announced, now) {
 		m.limitRequestsLocked(p)
 	}
 	if p.requests.learnt != learnt {
@@ -171,7 +171,7 @@ func (m *Manager) handleEndLocked(e kernel.Event, now time.Time) {
 
 // limitRequestsLocked writes a surrogate's request limit to the kernel.
 func (m *Manager) limitRequestsLocked(p *pool) {
-	if err := m.o.Kernel.LimitRequests(p.id, p.requests.limit()); err != nil {
+	if err := m.o.Kernel.LimitRequests(p.id, p.requests.inForce()); err != nil {
 		m.o.Log.Error("cannot set request limit", "surrogate", p.name, "err", err)
 	}
 }

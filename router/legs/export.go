@@ -7,10 +7,10 @@ type Ports struct{ ports *ports }
 func NewPorts(r PortRange) *Ports { return &Ports{newPorts(r)} }
 
 // Alloc returns the least recently used port. False: all are in use.
-func (p *Ports) Alloc() (uint16, bool) { return p.ports.alloc() }
+func (p *Ports) Alloc() (uint16, bool) { return p.ports.allocPort() }
 
 // Claim marks a port as used.
-func (p *Ports) Claim(port uint16) { p.ports.claim(port) }
+func (p *Ports) Claim(port uint16) { p.ports.claimPort(port) }
 
 // Free gives a port back.
-func (p *Ports) Free(port uint16) { p.ports.free(port) }
+func (p *Ports) Free(port uint16) { p.ports.freePort(port) }

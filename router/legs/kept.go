@@ -88,7 +88,7 @@ func (m *Manager) askKept(id uint16, classID uint8, client, vip netip.AddrPort) 
 			return k, nil, err
 		}
 		k.Number = o.leg.Number
-		return k, o.wait(), nil
+		return k, o.addWaiter(), nil
 	}
 	s, err := m.o.Kernel.Splice(number)
 	if err != nil {
@@ -97,7 +97,7 @@ func (m *Manager) askKept(id uint16, classID uint8, client, vip netip.AddrPort) 
 	switch s.State {
 	case kernel.Opening:
 		if o := p.opening[number]; o != nil && o.leg.Class == classID {
-			return k, o.wait(), nil
+			return k, o.addWaiter(), nil
 		}
 		return k, nil, errOldLeg // another client on the same port has gone
 	case kernel.Idle:
@@ -118,15 +118,15 @@ func (m *Manager) askKept(id uint16, classID uint8, client, vip netip.AddrPort) 
 	return k, nil, errOldLeg
 }
 
-// wait adds a request to those that wait for the leg.
-func (o *opening) wait() chan error {
+// addWaiter adds a request to those that wait for the leg.
+func (o *opening) addWaiter() chan error {
 	up := make(chan error, 1)
 	o.waiters = append(o.waiters, up)
 	return up
 }
 
-// tell ends the wait for the leg.
-func (o *opening) tell(err error) {
+// answerWaiters ends the wait for the leg.
+func (o *opening) answerWaiters(err error) {
 	for _, w := range o.waiters {
 		w <- err
 	}
@@ -154,7 +154,7 @@ func (m *Manager) noteFailureLocked(p *pool, keep bool, why string, now time.Tim
 		}
 		return
 	}
-	p.failed(now)
+	p.backOffOpening(now)
 	m.reports.addFailure(p.name, why)
 }
 
@@ -166,10 +166,10 @@ func (m *Manager) noteKeptUpLocked(p *pool, o *opening, s kernel.Splice) {
 		return
 	}
 	if s.Class != o.leg.Class {
-		o.tell(fmt.Errorf("%w: the surrogate refuses timestamps", ErrNoLeg))
+		o.answerWaiters(fmt.Errorf("%w: the surrogate refuses timestamps", ErrNoLeg))
 		return
 	}
-	o.tell(nil)
+	o.answerWaiters(nil)
 }
 
 // renewKeptLocked retires the legs that their clients have not taken.

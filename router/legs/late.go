@@ -30,18 +30,18 @@ func (m *Manager) handleAnswerLocked(e kernel.Event, now time.Time) {
 		return
 	}
 	p.held = append(p.held, o)
-	p.due = earlier(p.due, now.Add(p.bounds.Handshake))
+	p.due = earlierTime(p.due, now.Add(p.bounds.Handshake))
 }
 
-func earlier(a, b time.Time) time.Time {
+func earlierTime(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return a
 	}
 	return b
 }
 
-// waits reports whether the leg's ACK is still delayed.
-func (p *pool) waits(o *opening) bool { return !o.completed && p.opening[o.leg.Number] == o }
+// isHolding reports whether the leg's ACK is still delayed.
+func (p *pool) isHolding(o *opening) bool { return !o.completed && p.opening[o.leg.Number] == o }
 
 // completeDueLocked completes the legs whose delay is over.
 func (m *Manager) completeDueLocked(p *pool, now time.Time) {
@@ -49,12 +49,12 @@ func (m *Manager) completeDueLocked(p *pool, now time.Time) {
 	for len(p.held) > 0 {
 		o := p.held[0]
 		over := o.answered.Add(p.bounds.Handshake)
-		if p.waits(o) && len(p.held) <= mostHeld && now.Before(over) {
-			p.due = earlier(p.due, over)
+		if p.isHolding(o) && len(p.held) <= mostHeld && now.Before(over) {
+			p.due = earlierTime(p.due, over)
 			break
 		}
 		p.held = p.held[1:]
-		if p.waits(o) {
+		if p.isHolding(o) {
 			o.completed = true // it may be held twice
 			due = append(due, o)
 		}
@@ -65,7 +65,7 @@ func (m *Manager) completeDueLocked(p *pool, now time.Time) {
 // completeFirstLocked completes a leg of the class whose delay is not over. False: there is none.
 func (m *Manager) completeFirstLocked(p *pool, classID uint8) bool {
 	for _, o := range p.held {
-		if o.leg.Class == classID && p.waits(o) {
+		if o.leg.Class == classID && p.isHolding(o) {
 			return m.completeLegsLocked(p, o)
 		}
 	}
@@ -79,7 +79,7 @@ func (m *Manager) completeEarlyLocked(p *pool, classID uint8, n int) {
 		if len(first) >= n {
 			break
 		}
-		if o.leg.Class == classID && p.waits(o) {
+		if o.leg.Class == classID && p.isHolding(o) {
 			first = append(first, o)
 		}
 	}

@@ -31,24 +31,24 @@ type idleLimit struct {
 	next     time.Time
 }
 
-// limit is the idle time after which a leg is renewed, at most bound.
-func (l *idleLimit) limit(bound time.Duration) time.Duration {
+// renewAfter is the idle time after which a leg is renewed, at most bound.
+func (l *idleLimit) renewAfter(bound time.Duration) time.Duration {
 	if l.learnt == 0 {
 		return bound
 	}
 	return min(l.learnt, bound)
 }
 
-// round starts a pass over all idle legs. A scout that the last pass did not see is gone.
-func (l *idleLimit) round() {
+// startRound starts a pass over all idle legs. A scout that the last pass did not see is gone.
+func (l *idleLimit) startRound() {
 	l.scouting = l.scouting && l.seen
 	l.seen = false
 }
 
-// keep reports whether to keep a leg that has been idle for so long. The limit, which it may raise, is then above its age, or the
+// mayKeepLeg reports whether to keep a leg that has been idle for so long. The limit, which it may raise, is then above its age, or the
 // leg is the scout.
-func (l *idleLimit) keep(leg uint32, idle, bound time.Duration, now time.Time) bool {
-	if idle < l.limit(bound) {
+func (l *idleLimit) mayKeepLeg(leg uint32, idle, bound time.Duration, now time.Time) bool {
+	if idle < l.renewAfter(bound) {
 		return true
 	}
 	if idle >= bound {
@@ -68,15 +68,15 @@ func (l *idleLimit) keep(leg uint32, idle, bound time.Duration, now time.Time) b
 	return true
 }
 
-// closed handles a close by the surrogate after so much idle time. It reports whether the limit has shrunk.
-func (l *idleLimit) closed(idle, bound time.Duration, now time.Time) bool {
+// noteClose handles a close by the surrogate after so much idle time. It reports whether the limit has shrunk.
+func (l *idleLimit) noteClose(idle, bound time.Duration, now time.Time) bool {
 	scouted := l.scouting
 	l.scouting, l.next = false, now.Add(scoutEvery)
-	limit, before := time.Duration(float64(idle)*idleShare), l.limit(bound)
+	limit, before := time.Duration(float64(idle)*idleShare), l.renewAfter(bound)
 	if scouted && limit > before || idle > shortestIdle && limit < before {
 		l.learnt = limit
 	}
-	return l.limit(bound) < before
+	return l.renewAfter(bound) < before
 }
 
 // requestLimit learns after how many requests a surrogate announces a close. It tests what it has learnt from time to time: the
@@ -89,7 +89,7 @@ type requestLimit struct {
 	doubt              time.Time // when to lift learnt next
 }
 
-func (r *requestLimit) limit() uint32 {
+func (r *requestLimit) inForce() uint32 {
 	switch {
 	case r.configured != 0:
 		return r.configured
@@ -99,8 +99,8 @@ func (r *requestLimit) limit() uint32 {
 	return r.learnt
 }
 
-// tick reports whether the limit has changed with time.
-func (r *requestLimit) tick(now time.Time) bool {
+// liftDue reports whether the limit has changed with time.
+func (r *requestLimit) liftDue(now time.Time) bool {
 	if r.configured != 0 || r.learnt == 0 || r.lifted || now.Before(r.doubt) {
 		return false
 	}
@@ -108,10 +108,10 @@ func (r *requestLimit) tick(now time.Time) bool {
 	return true
 }
 
-// ended handles the end of a leg after so many requests, announced by the surrogate or not. It reports whether the limit has
+// noteEnd handles the end of a leg after so many requests, announced by the surrogate or not. It reports whether the limit has
 // changed.
-func (r *requestLimit) ended(requests uint32, announced bool, now time.Time) bool {
-	before := r.limit()
+func (r *requestLimit) noteEnd(requests uint32, announced bool, now time.Time) bool {
+	before := r.inForce()
 	switch {
 	case requests < 2: // without keep-alive there is no limit to learn
 	case !announced:
@@ -130,5 +130,5 @@ func (r *requestLimit) ended(requests uint32, announced bool, now time.Time) boo
 			r.learnt, r.lifted, r.doubt = requests-1, false, now.Add(liftEvery)
 		}
 	}
-	return r.limit() != before
+	return r.inForce() != before
 }

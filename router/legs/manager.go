@@ -98,7 +98,7 @@ func (m *Manager) Adopt() error {
 		p.legs++
 		m.owner[s.Number] = p
 		if !s.Keep {
-			m.findPortsLocked(s.Router.Addr(), s.Server).claim(s.Router.Port())
+			m.findPortsLocked(s.Router.Addr(), s.Server).claimPort(s.Router.Port())
 			return nil
 		}
 		m.kept[ends{s.Router, s.Server}] = s.Number
@@ -135,7 +135,7 @@ func (m *Manager) Retire() {
 		m.renewKeptLocked(p, true, m.o.Now())
 		for id, c := range p.classes {
 			m.findQueuesLocked(p, id, c)
-			for _, band := range c.queues() {
+			for _, band := range c.listQueues() {
 				for {
 					s, ok, err := m.popIdleLocked(p, id, band)
 					if err != nil || !ok {
@@ -172,12 +172,12 @@ func (m *Manager) Update(surrogates []Surrogate) error {
 				opening: make(map[uint32]*opening), classes: make(map[uint8]*class),
 			}
 			m.pools[s.ID] = p
-			p.class(m.defaultClass(s.Address.Addr()))
+			p.ensureClass(m.defaultClass(s.Address.Addr()))
 		}
 		p.name, p.bounds, p.reuse, p.renewAt = s.Name, s.Legs, s.Reuse, time.Time{}
-		p.use(s.Legs.SourcesTo(s.Address.Addr()))
+		p.setSources(s.Legs.SourcesTo(s.Address.Addr()))
 		p.requests.configured = uint32(s.Legs.Requests)
-		if err := m.o.Kernel.LimitRequests(p.id, p.requests.limit()); err != nil {
+		if err := m.o.Kernel.LimitRequests(p.id, p.requests.inForce()); err != nil {
 			return err
 		}
 		if err := m.useRouteLocked(p, routes[s.Address.Addr()]); err != nil {
@@ -252,7 +252,7 @@ func (m *Manager) WaitIdle(ctx context.Context, id uint16, classID uint8) error 
 		m.mu.Unlock()
 		return fmt.Errorf("%w: the surrogate refuses timestamps", ErrNoLeg)
 	}
-	c := p.class(classID)
+	c := p.ensureClass(classID)
 	now := m.o.Now()
 	counted, err := m.o.Kernel.Surrogate(id)
 	if err != nil {
@@ -260,8 +260,8 @@ func (m *Manager) WaitIdle(ctx context.Context, id uint16, classID uint8) error 
 		return err
 	}
 	free := counted.Fresh[classID]
-	if p.onDemand() { // else there are some to spare
-		free = c.unclaimed(free, counted.Popped[classID], now)
+	if p.isOnDemand() { // else there are some to spare
+		free = c.countUnclaimed(free, counted.Popped[classID], now)
 	}
 	c.lastUsed = now
 	if free > 0 {
@@ -331,7 +331,7 @@ func (m *Manager) allocPortLocked(p *pool) (netip.AddrPort, bool) {
 	for range p.sources {
 		p.turn = (p.turn + 1) % len(p.sources)
 		source := p.sources[p.turn]
-		if port, ok := m.findPortsLocked(source, p.server).alloc(); ok {
+		if port, ok := m.findPortsLocked(source, p.server).allocPort(); ok {
 			return netip.AddrPortFrom(source, port), true
 		}
 	}
@@ -391,7 +391,7 @@ func (m *Manager) openLegFromLocked(p *pool, leg kernel.Leg, now time.Time) (*op
 	}
 	p.legs++
 	o := &opening{leg: leg, sent: now, tries: 1}
-	p.opens(o)
+	p.addOpening(o)
 	if err := m.o.Wire.SYN(leg, m.o.MSS[leg.Class>>1]); err != nil {
 		m.freeLegLocked(p, leg.Number, leg.Server, leg.Router)
 		return nil, err
@@ -419,7 +419,7 @@ func RandomOffset() uint32 {
 
 func (m *Manager) freePortLocked(router, server netip.AddrPort) {
 	if p := m.ports[endpoints{router.Addr(), server}]; p != nil { // a client's port is not ours
-		p.free(router.Port())
+		p.freePort(router.Port())
 	}
 }
 
@@ -433,7 +433,7 @@ func (m *Manager) freeLegLocked(p *pool, number uint32, server, router netip.Add
 }
 
 func (m *Manager) forgetLegLocked(p *pool, number uint32, server, router netip.AddrPort) {
-	p.opened(number)
+	p.removeOpening(number)
 	delete(m.owner, number)
 	if at := (ends{router, server}); m.kept[at] == number {
 		delete(m.kept, at)

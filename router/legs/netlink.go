@@ -30,12 +30,12 @@ func (Netlink) To(surrogate netip.Addr) (Route, error) {
 	if r.Type == unix.RTN_LOCAL {
 		return Route{Local: true}, nil
 	}
-	paths, err := pathsTo(surrogate, r.LinkIndex)
+	paths, err := listPathsTo(surrogate, r.LinkIndex)
 	return Route{Source: source.Unmap(), Ifindex: r.LinkIndex, Paths: paths}, err
 }
 
-// pathsTo lists the interfaces of a surrogate's route: the current one and, for a multipath route, the others.
-func pathsTo(surrogate netip.Addr, now int) ([]int, error) {
+// listPathsTo lists the interfaces of a surrogate's route: the current one and, for a multipath route, the others.
+func listPathsTo(surrogate netip.Addr, now int) ([]int, error) {
 	routes, err := netlink.RouteGetWithOptions(surrogate.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
 	if err != nil {
 		return nil, fmt.Errorf("find the interfaces to %v: %w", surrogate, err)
@@ -50,8 +50,8 @@ func pathsTo(surrogate netip.Addr, now int) ([]int, error) {
 	return slices.Compact(paths), nil
 }
 
-// changes sends at each change of a route until ctx is done. Once it is closed, changes go unnoticed.
-func changes(ctx context.Context) (<-chan netlink.RouteUpdate, error) {
+// subscribeRoutes sends at each change of a route until ctx is done. Once it is closed, changes go unnoticed.
+func subscribeRoutes(ctx context.Context) (<-chan netlink.RouteUpdate, error) {
 	c := make(chan netlink.RouteUpdate, 64)
 	if err := netlink.RouteSubscribe(c, ctx.Done()); err != nil {
 		return nil, fmt.Errorf("watch the routes: %w", err)

@@ -32,8 +32,8 @@ type early struct {
 	test        time.Time // when to open the next leg that is not needed
 }
 
-// closed handles the close by the surrogate of an unused leg of that age. It reports whether that is the proof.
-func (e *early) closed(idle, age time.Duration, now time.Time) bool {
+// noteClose handles the close by the surrogate of an unused leg of that age. It reports whether that is the proof.
+func (e *early) noteClose(idle, age time.Duration, now time.Time) bool {
 	if idle >= earlyIdle {
 		e.closes = 0
 		return false
@@ -53,18 +53,18 @@ func (e *early) closed(idle, age time.Duration, now time.Time) bool {
 	return true
 }
 
-// lived handles an unused leg that has been idle for earlyIdle. It reports whether that refutes what was learnt.
-func (e *early) lived() bool {
+// noteSurvival handles an unused leg that has been idle for earlyIdle. It reports whether that refutes what was learnt.
+func (e *early) noteSurvival() bool {
 	was := e.onDemand
 	e.closes, e.onDemand = 0, false
 	return was
 }
 
-// suspected reports whether closes so far may turn out to be a habit.
-func (e *early) suspected() bool { return e.closes > 0 && !e.onDemand }
+// isSuspected reports whether closes so far may turn out to be a habit.
+func (e *early) isSuspected() bool { return e.closes > 0 && !e.onDemand }
 
-// due reports whether to open a leg for a test.
-func (e *early) due(now time.Time) bool {
+// takeTest reports whether to open a leg for a test.
+func (e *early) takeTest(now time.Time) bool {
 	if !e.onDemand || now.Before(e.test) {
 		return false
 	}
@@ -72,35 +72,35 @@ func (e *early) due(now time.Time) bool {
 	return true
 }
 
-func (p *pool) onDemand() bool { return p.bounds.Mode == config.LegsOnDemand || p.early.onDemand }
+func (p *pool) isOnDemand() bool { return p.bounds.Mode == config.LegsOnDemand || p.early.onDemand }
 
 // noteUnusedCloseLocked handles the close by the surrogate of a leg that has served nobody.
 func (m *Manager) noteUnusedCloseLocked(p *pool, e kernel.Event, now time.Time) {
-	if p.early.closed(e.Idle, e.Age, now) {
+	if p.early.noteClose(e.Idle, e.Age, now) {
 		m.o.Log.Info("surrogate closes unused connections early: legs are opened on demand", "surrogate", p.name, "after", e.Idle)
 	}
-	if p.early.suspected() {
+	if p.early.isSuspected() {
 		p.fresh.next = now // the next scout decides
 	}
 }
 
 // mayKeepLocked reports whether to keep an idle leg.
 func (m *Manager) mayKeepLocked(p *pool, s *kernel.Splice, now time.Time) bool {
-	if s.Requests == 0 && s.Quiet >= earlyIdle && p.early.lived() {
+	if s.Requests == 0 && s.Quiet >= earlyIdle && p.early.noteSurvival() {
 		p.fresh = idleLimit{}
 		m.o.Log.Info("surrogate keeps unused connections: legs are kept ready", "surrogate", p.name)
 	}
 	switch {
-	case p.stale(s.Router.Addr()):
+	case p.retiresSource(s.Router.Addr()):
 		return false
 	case p.bounds.Mode == config.LegsOnDemand:
 		return s.Quiet < leftIdle
 	case p.early.onDemand && s.Requests == 0:
 		return true // until it is closed, or refutes that
 	}
-	limit := p.idle(s.Requests)
+	limit := p.idleLimitOf(s.Requests)
 	learnt := limit.learnt
-	keep := limit.keep(s.Number, s.Quiet, p.bounds.Idle, now)
+	keep := limit.mayKeepLeg(s.Number, s.Quiet, p.bounds.Idle, now)
 	if learnt != 0 && limit.learnt == 0 {
 		m.o.Log.Info("surrogate keeps idle connections again", "surrogate", p.name, "served", s.Requests > 0, "renewing after", p.bounds.Idle)
 	}

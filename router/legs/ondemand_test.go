@@ -176,16 +176,16 @@ func TestRestartIsNoHabit(t *testing.T) {
 	for range 4 {
 		now = now.Add(time.Minute)
 		for range 100 {
-			e.closed(2*time.Second, 2*time.Second, now)
+			e.noteClose(2*time.Second, 2*time.Second, now)
 		}
 		if e.closes > 1 {
 			t.Fatalf("%d closes in a row", e.closes)
 		}
-		e.lived()
+		e.noteSurvival()
 	}
 	for range 100 { // as it starts it closes at once for a second
 		now = now.Add(10 * time.Millisecond)
-		if e.closed(0, 0, now) {
+		if e.noteClose(0, 0, now) {
 			t.Fatal("a habit after a second")
 		}
 	}
@@ -252,27 +252,27 @@ func TestLegsStartFromAllSources(t *testing.T) {
 
 func TestPortsAreReusedInTurn(t *testing.T) {
 	p := newPorts(PortRange{2048, 2147})
-	p.claim(2050)
-	p.claim(2050)
-	p.claim(4000) // of an earlier range
+	p.claimPort(2050)
+	p.claimPort(2050)
+	p.claimPort(4000) // of an earlier range
 	last := map[uint16]int{}
 	for i := range 99 {
-		port, ok := p.alloc()
+		port, ok := p.allocPort()
 		if !ok || port < 2048 || port > 2147 || port == 2050 || last[port] != 0 {
 			t.Fatalf("port %d, %t", port, ok)
 		}
 		last[port] = i + 1
 	}
-	if port, ok := p.alloc(); ok {
+	if port, ok := p.allocPort(); ok {
 		t.Fatalf("port %d of none", port)
 	}
 	for port := range last {
-		p.free(port)
-		p.free(port)
+		p.freePort(port)
+		p.freePort(port)
 	}
-	p.free(4000)
+	p.freePort(4000)
 	for i := range 99 { // the one freed longest ago first
-		if port, ok := p.alloc(); !ok || last[port] != i+1 {
+		if port, ok := p.allocPort(); !ok || last[port] != i+1 {
 			t.Fatalf("port %d is number %d, %t, want number %d", port, last[port], ok, i+1)
 		}
 	}

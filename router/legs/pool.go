@@ -95,16 +95,16 @@ const (
 // rareClassLife is how long a class for unusual clients stays ready after the last such client.
 const rareClassLife = time.Minute
 
-// idle is the idle limit of a leg that has served so many requests.
-func (p *pool) idle(requests uint32) *idleLimit {
+// idleLimitOf is the idle limit of a leg that has served so many requests.
+func (p *pool) idleLimitOf(requests uint32) *idleLimit {
 	if requests == 0 {
 		return &p.fresh
 	}
 	return &p.used
 }
 
-// use changes the configured sources. Idle legs of removed ones are retired: the addresses may go, too.
-func (p *pool) use(sources []netip.Addr) {
+// setSources changes the configured sources. Idle legs of removed ones are retired: the addresses may go, too.
+func (p *pool) setSources(sources []netip.Addr) {
 	p.removed = slices.DeleteFunc(append(p.removed, p.configured...), func(a netip.Addr) bool { return slices.Contains(sources, a) })
 	p.configured = sources
 	if len(sources) > 0 {
@@ -112,15 +112,15 @@ func (p *pool) use(sources []netip.Addr) {
 	}
 }
 
-// stale reports whether legs from the address are to be retired.
-func (p *pool) stale(source netip.Addr) bool {
+// retiresSource reports whether legs from the address are to be retired.
+func (p *pool) retiresSource(source netip.Addr) bool {
 	if len(p.configured) > 0 {
 		return !slices.Contains(p.configured, source)
 	}
 	return slices.Contains(p.removed, source) && !slices.Contains(p.sources, source)
 }
 
-func (p *pool) class(id uint8) *class {
+func (p *pool) ensureClass(id uint8) *class {
 	c := p.classes[id]
 	if c == nil {
 		c = &class{}
@@ -129,8 +129,8 @@ func (p *pool) class(id uint8) *class {
 	return c
 }
 
-// opens adds a leg whose SYN has been sent.
-func (p *pool) opens(o *opening) {
+// addOpening adds a leg whose SYN has been sent.
+func (p *pool) addOpening(o *opening) {
 	p.opening[o.leg.Number] = o
 	p.openings[o.leg.Class]++
 	if o.leg.Late == 0 {
@@ -138,8 +138,8 @@ func (p *pool) opens(o *opening) {
 	}
 }
 
-// opened removes a leg that is up or has ended.
-func (p *pool) opened(number uint32) {
+// removeOpening removes a leg that is up or has ended.
+func (p *pool) removeOpening(number uint32) {
 	o := p.opening[number]
 	if o == nil {
 		return
@@ -154,15 +154,15 @@ func (p *pool) opened(number uint32) {
 // grantLife is how long a leg is another request's: the next packet of that takes it, if its client is still there.
 const grantLife = 100 * time.Millisecond
 
-// unclaimed is the number of fresh legs that no request has been given and not taken yet.
-func (c *class) unclaimed(fresh int, taken uint64, now time.Time) int {
+// countUnclaimed is the number of fresh legs that no request has been given and not taken yet.
+func (c *class) countUnclaimed(fresh int, taken uint64, now time.Time) int {
 	if fresh == 0 || taken-c.grantedAt >= uint64(c.granted) || now.Sub(c.lastUsed) > grantLife {
 		c.granted, c.grantedAt = 0, taken
 	}
 	return fresh - (c.granted - int(taken-c.grantedAt))
 }
 
-func (p *pool) failed(now time.Time) {
+func (p *pool) backOffOpening(now time.Time) {
 	p.backoff = min(max(2*p.backoff, firstBackoff), maxBackoff)
 	p.retryAt = now.Add(p.backoff)
 }

@@ -34,7 +34,7 @@ func FreePorts() (PortRange, error) {
 	if err != nil {
 		return PortRange{}, fmt.Errorf("choose ports for legs: %w", err)
 	}
-	free, err := freeBeside(string(text))
+	free, err := findFreePorts(string(text))
 	if err != nil {
 		// 32768 60999 is Linux's default
 		return PortRange{}, fmt.Errorf(`choose ports for legs: %s %w (sysctl -w net.ipv4.ip_local_port_range="32768 60999")`, ephemeralRange, err)
@@ -42,8 +42,8 @@ func FreePorts() (PortRange, error) {
 	return free, nil
 }
 
-// freeBeside finds the widest range outside of the ephemeral ports, given as the kernel writes them.
-func freeBeside(ephemeral string) (PortRange, error) {
+// findFreePorts finds the widest range outside of the ephemeral ports, given as the kernel writes them.
+func findFreePorts(ephemeral string) (PortRange, error) {
 	var from, to int
 	if n, err := fmt.Sscanf(ephemeral, "%d %d\n", &from, &to); n != 2 || err != nil || from < 0 || from > to || to > highestPort {
 		return PortRange{}, fmt.Errorf("is %q, which is not a first and a last port", strings.TrimSpace(ephemeral))
@@ -65,8 +65,8 @@ func newPorts(r PortRange) *ports {
 	return &ports{PortRange: r, next: r.Low + uint16(rand.N(size)), left: size, used: make([]uint64, (size+63)/64)}
 }
 
-// alloc returns the least recently used port. False: all are in use.
-func (p *ports) alloc() (uint16, bool) {
+// allocPort returns the least recently used port. False: all are in use.
+func (p *ports) allocPort() (uint16, bool) {
 	if p.left == 0 {
 		return 0, false
 	}
@@ -77,37 +77,37 @@ func (p *ports) alloc() (uint16, bool) {
 		} else {
 			p.next++
 		}
-		if word, bit := p.at(port); *word&bit == 0 {
-			p.claim(port)
+		if word, bit := p.findBit(port); *word&bit == 0 {
+			p.claimPort(port)
 			return port, true
 		}
 	}
 }
 
-// at is the place of a port's bit.
-func (p *ports) at(port uint16) (word *uint64, bit uint64) {
+// findBit is the place of a port's bit.
+func (p *ports) findBit(port uint16) (word *uint64, bit uint64) {
 	n := port - p.Low
 	return &p.used[n/64], 1 << (n % 64)
 }
 
-// holds reports whether the port is in the range: an earlier process may have had another.
-func (p *ports) holds(port uint16) bool { return port >= p.Low && port <= p.High }
+// hasPort reports whether the port is in the range: an earlier process may have had another.
+func (p *ports) hasPort(port uint16) bool { return port >= p.Low && port <= p.High }
 
-func (p *ports) claim(port uint16) {
-	if !p.holds(port) {
+func (p *ports) claimPort(port uint16) {
+	if !p.hasPort(port) {
 		return
 	}
-	if word, bit := p.at(port); *word&bit == 0 {
+	if word, bit := p.findBit(port); *word&bit == 0 {
 		*word |= bit
 		p.left--
 	}
 }
 
-func (p *ports) free(port uint16) {
-	if !p.holds(port) {
+func (p *ports) freePort(port uint16) {
+	if !p.hasPort(port) {
 		return
 	}
-	if word, bit := p.at(port); *word&bit != 0 {
+	if word, bit := p.findBit(port); *word&bit != 0 {
 		*word &^= bit
 		p.left++
 	}

@@ -41,7 +41,7 @@ func TestFreeBeside(t *testing.T) {
 		{"", PortRange{}, "not a first and a last port"},
 		{"x y", PortRange{}, "not a first and a last port"},
 	} {
-		got, err := freeBeside(c.ephemeral)
+		got, err := findFreePorts(c.ephemeral)
 		if got != c.want || (err == nil) != (c.why == "") || err != nil && !strings.Contains(err.Error(), c.why) {
 			t.Errorf("%q: %v, %v; want %v, %q", c.ephemeral, got, err, c.want, c.why)
 		}
@@ -59,7 +59,7 @@ func TestFreeBesideEveryRange(t *testing.T) {
 	}
 	for _, from := range ends {
 		for _, to := range ends {
-			got, err := freeBeside(fmt.Sprintf("%d\t%d\n", from, to))
+			got, err := findFreePorts(fmt.Sprintf("%d\t%d\n", from, to))
 			valid := from >= 0 && from <= to && to <= 65535
 			enough := valid && (from-2048 >= 1024 || 65535-max(to, 2047) >= 1024)
 			if (err == nil) != enough {

@@ -82,8 +82,8 @@ func (r *reports) wakeLocked() {
 	}
 }
 
-// deliver calls the functions until the reports are closed.
-func (r *reports) deliver() {
+// deliverReports calls the functions until the reports are closed.
+func (r *reports) deliverReports() {
 	for range r.wake {
 		for call := r.takeNext(); call != nil; call = r.takeNext() {
 			call()

@@ -117,7 +117,7 @@ func (m *Manager) ensureRoute(id uint16) {
 }
 
 func (m *Manager) watchRoutes(ctx context.Context) {
-	routes, err := changes(ctx)
+	routes, err := subscribeRoutes(ctx)
 	if err != nil {
 		m.o.Log.Warn("route changes are noticed late", "after", routeEvery, "err", err)
 		return

@@ -36,7 +36,7 @@ func (m *Manager) Run(ctx context.Context, events *kernel.Events) {
 func (m *Manager) maintain(ctx context.Context, next nextEvent) {
 	var reporting sync.WaitGroup
 	defer reporting.Wait()
-	reporting.Go(m.reports.deliver)
+	reporting.Go(m.reports.deliverReports)
 	defer m.reports.close()
 	for ctx.Err() == nil {
 		// one wake-up for what is due and for the events since the last: at thousands of legs a second each costs more than a leg
@@ -70,7 +70,7 @@ func (m *Manager) tickPools() (next time.Time, isDue func(*pool) bool) {
 				isDue = (*pool).lacksRoute
 			}
 		}
-		next = earlier(next, p.due)
+		next = earlierTime(next, p.due)
 	}
 	if now.Sub(m.renewed) >= renewEvery {
 		m.renewed = now
@@ -100,23 +100,23 @@ func (m *Manager) tickPoolLocked(p *pool, now time.Time) {
 	}
 	for id := range counted.Missed {
 		if counted.Missed[id] > 0 && p.classes[uint8(id)] == nil && (!p.noTS || id&1 == 0) {
-			p.class(uint8(id)).missed = counted.Missed[id] - 1
+			p.ensureClass(uint8(id)).missed = counted.Missed[id] - 1
 		}
 	}
-	usual := p.usual(m.defaultClass(p.server.Addr()))
+	usual := p.usualClass(m.defaultClass(p.server.Addr()))
 	for id, c := range p.classes {
-		u := c.since(counted, id)
+		u := c.countUsage(counted, id)
 		if u.missed > 0 {
 			c.lastUsed = now
 		}
 		since := now.Sub(c.spentAt)
-		short, busy := c.size(now, u, p.floor(id, usual, now), p.bounds.Max, p.reuse)
-		if p.reuse != config.ReuseAlways && !p.onDemand() { // else used legs come back
-			m.completeEarlyLocked(p, id, lacking(u, since))
+		short, busy := c.countMissing(now, u, p.idleFloor(id, usual, now), p.bounds.Max, p.reuse)
+		if p.reuse != config.ReuseAlways && !p.isOnDemand() { // else used legs come back
+			m.completeEarlyLocked(p, id, countLacking(u, since))
 		}
-		underway := c.underway(p.bounds.Handshake)
-		if p.onDemand() {
-			if short, underway, busy = 0, 0, false; id == usual && p.early.due(now) {
+		underway := c.countUnderway(p.bounds.Handshake)
+		if p.isOnDemand() {
+			if short, underway, busy = 0, 0, false; id == usual && p.early.takeTest(now) {
 				short = 1
 			}
 		}
@@ -144,16 +144,16 @@ func (m *Manager) tickPoolLocked(p *pool, now time.Time) {
 	}
 }
 
-// usual is the class that is always kept ready, of a surrogate that may refuse timestamps.
-func (p *pool) usual(byDefault uint8) uint8 {
+// usualClass is the class that is always kept ready, of a surrogate that may refuse timestamps.
+func (p *pool) usualClass(byDefault uint8) uint8 {
 	if p.noTS {
 		return byDefault &^ 1
 	}
 	return byDefault
 }
 
-// floor is the number of idle legs of a class kept without demand.
-func (p *pool) floor(id, usual uint8, now time.Time) int {
+// idleFloor is the number of idle legs of a class kept without demand.
+func (p *pool) idleFloor(id, usual uint8, now time.Time) int {
 	switch {
 	case id == usual:
 		return p.bounds.Min
@@ -184,7 +184,7 @@ func (m *Manager) repeatSYNsLocked(p *pool, now time.Time) {
 			_ = m.o.Wire.SYN(o.leg, m.o.MSS[o.leg.Class>>1])
 			continue
 		}
-		o.tell(ErrNoLeg)
+		o.answerWaiters(ErrNoLeg)
 		m.freeLegLocked(p, number, o.leg.Server, o.leg.Router)
 		m.o.Event(p.name, "timeout")
 		m.noteFailureLocked(p, o.leg.Keep, "timeout", now)
@@ -230,27 +230,27 @@ func (m *Manager) renewPoolLocked(p *pool, now time.Time) {
 	if err != nil {
 		return
 	}
-	if p.requests.tick(now) {
+	if p.requests.liftDue(now) {
 		m.limitRequestsLocked(p)
 	}
 	m.renewKeptLocked(p, false, now)
-	due := !now.Before(p.renewAt) || p.onDemand()
+	due := !now.Before(p.renewAt) || p.isOnDemand()
 	for id, c := range p.classes {
 		m.findQueuesLocked(p, id, c)
-		due = due || p.surplus(c, counted.Idle[id]) > 0
+		due = due || p.countSurplus(c, counted.Idle[id]) > 0
 	}
 	if due {
-		p.fresh.round()
-		p.used.round()
+		p.fresh.startRound()
+		p.used.startRound()
 		// legs that become idle later are due later
-		p.renewAt = now.Add(min(p.fresh.limit(p.bounds.Idle), p.used.limit(p.bounds.Idle)))
+		p.renewAt = now.Add(min(p.fresh.renewAfter(p.bounds.Idle), p.used.renewAfter(p.bounds.Idle)))
 	}
-	usual := p.usual(m.defaultClass(p.server.Addr()))
+	usual := p.usualClass(m.defaultClass(p.server.Addr()))
 	for id, c := range p.classes {
 		if due {
 			m.renewClassLocked(p, id, counted.Idle[id], counted.Fresh[id], now)
 		}
-		if p.floor(id, usual, now) == 0 && counted.Idle[id] == 0 && len(c.waiters) == 0 && now.Sub(c.lastUsed) > rareClassLife {
+		if p.idleFloor(id, usual, now) == 0 && counted.Idle[id] == 0 && len(c.waiters) == 0 && now.Sub(c.lastUsed) > rareClassLife {
 			delete(p.classes, id)
 		}
 	}
@@ -259,32 +259,32 @@ func (m *Manager) renewPoolLocked(p *pool, now time.Time) {
 	}
 }
 
-// surplusAbove is the number of idle legs tolerated for a target.
-func surplusAbove(want int) int { return want + want/2 }
+// tolerateIdle is the number of idle legs tolerated for a target.
+func tolerateIdle(want int) int { return want + want/2 }
 
-// surplus is the number of a class's idle legs to retire.
-func (p *pool) surplus(c *class, idle int) int {
+// countSurplus is the number of a class's idle legs to retire.
+func (p *pool) countSurplus(c *class, idle int) int {
 	if !p.usable {
 		return idle
 	}
-	if p.onDemand() {
+	if p.isOnDemand() {
 		return 0 // each is for a request that is about to take it, or closed soon
 	}
 	if p.reuse == config.ReuseAlways {
-		return max(0, idle-surplusAbove(max(c.sizer.target, c.fresh.target)))
+		return max(0, idle-tolerateIdle(max(c.sizer.target, c.fresh.target)))
 	}
-	return max(0, idle-surplusAbove(c.sizer.target)-surplusAbove(c.fresh.target)) // fresh and used legs count separately
+	return max(0, idle-tolerateIdle(c.sizer.target)-tolerateIdle(c.fresh.target)) // fresh and used legs count separately
 }
 
 // renewClassLocked checks the legs that have been idle longest.
 func (m *Manager) renewClassLocked(p *pool, id uint8, idle, fresh int, now time.Time) {
 	c := p.classes[id]
-	for _, band := range c.queues() {
-		legs, surplus := idle-fresh, p.surplus(c, idle)
+	for _, band := range c.listQueues() {
+		legs, surplus := idle-fresh, p.countSurplus(c, idle)
 		if band == kernel.BandFresh {
 			legs = fresh
 			if p.usable {
-				surplus = max(0, min(surplus, fresh-surplusAbove(c.fresh.target)))
+				surplus = max(0, min(surplus, fresh-tolerateIdle(c.fresh.target)))
 			}
 		}
 		idle -= m.renewQueueLocked(p, id, band, legs, surplus, now)
@@ -315,7 +315,7 @@ func (m *Manager) renewQueueLocked(p *pool, id, band uint8, legs, surplus int, n
 			if again {
 				break // all have been seen
 			}
-			if until := now.Add(p.idle(s.Requests).limit(p.bounds.Idle) - s.Quiet); until.Before(p.renewAt) {
+			if until := now.Add(p.idleLimitOf(s.Requests).renewAfter(p.bounds.Idle) - s.Quiet); until.Before(p.renewAt) {
 				p.renewAt = until // already past for a scout
 			}
 			if kept == 0 {

@@ -257,7 +257,7 @@ func TestAcknowledgesAtOnceForAClientThatWaits(t *testing.T) {
 		t.Fatalf("Want without time: %v", err)
 	}
 	// as WaitIdle does, until it waits
-	w.m.pools[surrogateID].class(usual).waiters = []chan error{got}
+	w.m.pools[surrogateID].ensureClass(usual).waiters = []chan error{got}
 	w.play([]step{{time.Millisecond, answered, "ACK, opened"}})
 	if err := <-got; err != nil {
 		t.Errorf("the client that waits is told %v", err)

@@ -33,17 +33,17 @@ type demand struct {
 	missed int // requests that found no leg
 }
 
-// lasts reports whether half of the idle legs suffice until the next resting tick, at the rate since the last one.
-func (s *sizer) lasts(now time.Time, popped, idle int) bool {
+// lastsRest reports whether half of the idle legs suffice until the next resting tick, at the rate since the last one.
+func (s *sizer) lastsRest(now time.Time, popped, idle int) bool {
 	since := now.Sub(s.ticked)
 	return since > 0 && time.Duration(popped)*restEvery < since*time.Duration(idle/2)
 }
 
-// tick returns the target.
+// setTarget returns the target.
 //
 // Idle legs cost the surrogate something: Apache a thread once its SYN queue is full, nginx a slot of worker_connections. So a
 // burst of misses makes no pool larger than the demand of a normal tick explains, however late this tick is.
-func (s *sizer) tick(now time.Time, d demand) int {
+func (s *sizer) setTarget(now time.Time, d demand) int {
 	if s.started.IsZero() {
 		s.started, s.lowest, s.target, s.ticked = now, d.idle, min(s.floor, s.ceiling), now
 		return s.target // the duration of this demand is unknown
@@ -79,8 +79,8 @@ type usage struct {
 	missed              int
 }
 
-// since returns the differences since the last call.
-func (c *class) since(counted kernel.Surrogate, id uint8) usage {
+// countUsage returns the differences since the last call.
+func (c *class) countUsage(counted kernel.Surrogate, id uint8) usage {
 	u := usage{
 		idle: counted.Idle[id], fresh: counted.Fresh[id], active: counted.Active,
 		popped: int(counted.Popped[id] - c.popped), poppedFresh: int(counted.PoppedFresh[id] - c.poppedFresh),
@@ -97,8 +97,8 @@ const lateness = 25 * time.Millisecond
 // rateOver is the time over which the rate of used-up legs is averaged: longer than the bursts of one client.
 const rateOver = 200 * time.Millisecond
 
-// spends follows the rate at which legs are used up, given those since the last tick.
-func (c *class) spends(now time.Time, spent int) {
+// trackRate follows the rate at which legs are used up, given those since the last tick.
+func (c *class) trackRate(now time.Time, spent int) {
 	since := now.Sub(c.spentAt)
 	c.spentAt = now
 	if since <= 0 || since > restEvery+rateOver {
@@ -108,45 +108,45 @@ func (c *class) spends(now time.Time, spent int) {
 	c.rate += (float64(spent)/since.Seconds() - c.rate) * min(1, since.Seconds()/rateOver.Seconds())
 }
 
-// lasts reports whether so many legs suffice until the next resting tick at the average rate: the last tick may have seen none of a
+// coversRest reports whether so many legs suffice until the next resting tick at the average rate: the last tick may have seen none of a
 // burst.
-func (c *class) lasts(legs int) bool {
+func (c *class) coversRest(legs int) bool {
 	return c.rate*restEvery.Seconds() < max(1, float64(legs/2))
 }
 
-// lacking is how many fresh legs will be missing by the next tick but one, if as many are used up as since the last tick, which is so long
+// countLacking is how many fresh legs will be missing by the next tick but one, if as many are used up as since the last tick, which is so long
 // ago. A session that finds none is decided in user space, on a leg without any delay.
-func lacking(u usage, since time.Duration) int {
+func countLacking(u usage, since time.Duration) int {
 	late := max(1, int(since/tickEvery))
 	return 2*((u.poppedFresh+u.missed+late-1)/late) - u.fresh
 }
 
-// underway is how many legs must be in their handshakes, which take that long, for legs to come up at the rate at which they are used
+// countUnderway is how many legs must be in their handshakes, which take that long, for legs to come up at the rate at which they are used
 // up. More than mostHeld do not wait for so long.
-func (c *class) underway(handshake time.Duration) int {
+func (c *class) countUnderway(handshake time.Duration) int {
 	return min(int(c.rate*handshake.Seconds()), mostHeld)
 }
 
-// size returns how many legs of the class are missing, and whether to check again at the next tick.
+// countMissing returns how many legs of the class are missing, and whether to check again at the next tick.
 //
 // A fresh leg never becomes fresh again, so fresh legs are sized like used-up ones. With reuse always they matter only to the few
 // clients that no used leg fits. With safe and never, all new clients need fresh legs: all legs kept ready are fresh, and their
 // rate of consumption counts. Used legs then serve clients that change surrogates (safe) or nobody (never): they come back by
 // themselves, and none is opened to replace them.
-func (c *class) size(now time.Time, u usage, floor, ceiling int, reuse config.Reuse) (short int, busy bool) {
+func (c *class) countMissing(now time.Time, u usage, floor, ceiling int, reuse config.Reuse) (short int, busy bool) {
 	c.floor, c.sizer.floor, c.fresh.floor = floor, floor, (floor+1)/2
 	c.sizer.ceiling, c.fresh.ceiling = ceiling, ceiling
-	busy = u.missed > 0 || u.popped > 0 && !c.sizer.lasts(now, u.popped, u.idle)
+	busy = u.missed > 0 || u.popped > 0 && !c.sizer.lastsRest(now, u.popped, u.idle)
 	d := demand{idle: u.idle, active: u.active, popped: u.popped, spent: max(u.popped-u.recycled, 0), missed: u.missed}
 	f := demand{idle: u.fresh, active: u.active, popped: u.poppedFresh, spent: u.poppedFresh, missed: u.missed}
 	if reuse == config.ReuseAlways {
-		return max(c.sizer.tick(now, d)-u.idle, c.fresh.tick(now, f)-u.fresh), busy
+		return max(c.sizer.setTarget(now, d)-u.idle, c.fresh.setTarget(now, f)-u.fresh), busy
 	}
-	c.spends(now, u.poppedFresh)
+	c.trackRate(now, u.poppedFresh)
 	floor = max(floor, int(c.rate*lateness.Seconds()))
-	busy = busy || !c.lasts(u.fresh) || u.poppedFresh > 0 && !c.fresh.lasts(now, u.poppedFresh, u.fresh)
+	busy = busy || !c.coversRest(u.fresh) || u.poppedFresh > 0 && !c.fresh.lastsRest(now, u.poppedFresh, u.fresh)
 	c.sizer.floor, c.fresh.floor = 0, floor
 	d.idle, d.popped, d.spent, d.missed = u.idle-u.fresh, u.popped-u.poppedFresh, 0, 0
-	c.sizer.tick(now, d)
-	return c.fresh.tick(now, f) - u.fresh, busy
+	c.sizer.setTarget(now, d)
+	return c.fresh.setTarget(now, f) - u.fresh, busy
 }

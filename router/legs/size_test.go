@@ -34,7 +34,7 @@ func (l load) run(s *sizer, start time.Time, length time.Duration) (most, last, 
 			idle, out = idle+back, out-back
 		}
 		d := demand{idle: idle, active: l.active, popped: popped, spent: spent, missed: asked - popped}
-		last = s.tick(start.Add(at), d)
+		last = s.setTarget(start.Add(at), d)
 		most = max(most, last)
 		pending := 0
 		for _, n := range opening {
@@ -104,8 +104,8 @@ func TestFreshLegsFollowNewClients(t *testing.T) {
 	t.Run("looked at before they run out", func(t *testing.T) {
 		c := &class{}
 		now := time.Unix(1000, 0)
-		c.size(now, usage{idle: 400, fresh: 16}, 16, 4096, config.ReuseSafe)
-		_, busy := c.size(now.Add(restEvery), usage{idle: 390, fresh: 6, popped: 10, poppedFresh: 10}, 16, 4096, config.ReuseSafe)
+		c.countMissing(now, usage{idle: 400, fresh: 16}, 16, 4096, config.ReuseSafe)
+		_, busy := c.countMissing(now.Add(restEvery), usage{idle: 390, fresh: 6, popped: 10, poppedFresh: 10}, 16, 4096, config.ReuseSafe)
 		if !busy {
 			t.Error("used legs hide that the fresh ones do not last")
 		}
@@ -143,14 +143,14 @@ func (l freshLoad) run(t *testing.T) {
 		if tick > ticks/2 {
 			missed += u.missed
 		}
-		short, _ := c.size(now, u, floor, most, l.reuse)
+		short, _ := c.countMissing(now, u, floor, most, l.reuse)
 		for _, n := range opening {
 			short -= n
 		}
 		opening[openTime] += min(max(0, short), openBatch)
 		wanted = max(wanted, c.fresh.target)
 		if tick%64 == 0 { // the used ones first
-			u.idle -= min(p.surplus(c, u.idle), u.idle-u.fresh)
+			u.idle -= min(p.countSurplus(c, u.idle), u.idle-u.fresh)
 		}
 		now = now.Add(tickEvery)
 	}
@@ -173,31 +173,31 @@ func TestLegsUnderwayFollowTheRate(t *testing.T) {
 	run := func(length time.Duration, each int) {
 		for end := now.Add(length); now.Before(end); {
 			now = now.Add(tickEvery)
-			c.spends(now, each)
+			c.trackRate(now, each)
 		}
 	}
 	run(time.Second, 1) // 250 a second
-	if got := c.underway(handshake); got < 34 || got > 38 {
+	if got := c.countUnderway(handshake); got < 34 || got > 38 {
 		t.Errorf("%d legs underway at 250 a second, want 37", got)
 	}
-	if c.underway(0) != 0 {
+	if c.countUnderway(0) != 0 {
 		t.Error("legs are underway without a delay")
 	}
 	run(tickEvery, 0) // a tick without a session
-	if c.lasts(16) || c.lasts(40) || !c.lasts(60) {
+	if c.coversRest(16) || c.coversRest(40) || !c.coversRest(60) {
 		t.Error("at 250 a second 60 legs last for a resting tick, 16 and 40 do not")
 	}
 	run(time.Second, 20)
-	if got := c.underway(handshake); got != mostHeld {
+	if got := c.countUnderway(handshake); got != mostHeld {
 		t.Errorf("%d legs underway at 5,000 a second, want %d", got, mostHeld)
 	}
 	run(2*time.Second, 0)
-	if got := c.underway(handshake); got != 0 || !c.lasts(0) {
+	if got := c.countUnderway(handshake); got != 0 || !c.coversRest(0) {
 		t.Errorf("%d legs underway after two seconds of rest", got)
 	}
 	run(time.Second, 20)
 	now = now.Add(time.Second) // no tick: what is known is old
-	if c.spends(now, 1); c.underway(handshake) != 0 {
+	if c.trackRate(now, 1); c.countUnderway(handshake) != 0 {
 		t.Error("legs are underway after a second without a tick")
 	}
 }

@@ -56,16 +56,16 @@ func (w *RawWire) Close() {
 	}
 }
 
-// send routes the segment like any packet of this host.
-func (w *RawWire) send(s packet.Spec) error {
+// sendSegment routes the segment like any packet of this host.
+func (w *RawWire) sendSegment(s packet.Spec) error {
 	s.DontFragment = true
 	return w.sendFrame(packet.Build(s), s.Dst)
 }
 
-// later queues a segment of a leg for Flush.
-func (w *RawWire) later(ifindex int, s packet.Spec) error {
+// queueSegment queues a segment of a leg for Flush.
+func (w *RawWire) queueSegment(ifindex int, s packet.Spec) error {
 	if w.frames == nil || ifindex == 0 {
-		return w.send(s)
+		return w.sendSegment(s)
 	}
 	s.DontFragment = true
 	frame, v4 := packet.Build(s), s.Dst.Addr().Is4()
@@ -123,9 +123,9 @@ func (w *RawWire) SYN(l kernel.Leg, mss uint16) error {
 	opts = opts.AppendNOP(1).AppendWindowScale(kernel.OurWscale)
 	s := packet.Spec{Src: l.Router, Dst: l.Server, Seq: packet.Seq(l.ISS), Flags: packet.SYN, Window: synWindow, Options: opts}
 	if l.Late == 0 {
-		return w.send(s)
+		return w.sendSegment(s)
 	}
-	return w.later(l.Ifindex, s)
+	return w.queueSegment(l.Ifindex, s)
 }
 
 // ACK completes the handshake of an answered leg.
@@ -134,7 +134,7 @@ func (w *RawWire) ACK(s kernel.Splice, tsval uint32) error {
 	if s.Timestamps {
 		opts = opts.AppendNOP(2).AppendTimestamps(tsval, s.TSServer)
 	}
-	return w.later(s.Ifindex, packet.Spec{
+	return w.queueSegment(s.Ifindex, packet.Spec{
 		Src: s.Router, Dst: s.Server,
 		Seq: packet.Seq(s.SndNxt), Ack: packet.Seq(s.RcvNxt), Flags: packet.ACK, Window: s.IdleWindow(), Options: opts,
 	})
@@ -150,7 +150,7 @@ func (w *RawWire) Refuse(s kernel.Splice) error {
 	if s.Timestamps {
 		opts = opts.AppendNOP(2).AppendTimestamps(s.TSClient, s.TSFromClient)
 	}
-	return w.send(packet.Spec{
+	return w.sendSegment(packet.Spec{
 		Src: s.VIP, Dst: s.Client, Seq: packet.Seq(s.RcvNxt - s.ToServerAck), Ack: packet.Seq(s.SndUna - s.ToServerSeq),
 		Flags: packet.ACK | packet.PSH | packet.FIN, Window: 0, Options: opts, Payload: []byte(badRequest),
 	})
@@ -158,7 +158,7 @@ func (w *RawWire) Refuse(s kernel.Splice) error {
 
 // Reset resets a connection at the peer. seq must be the exact next number, as any other would only be challenged (RFC 5961, 3).
 func (w *RawWire) Reset(from, to netip.AddrPort, seq uint32) error {
-	return w.send(packet.Spec{Src: from, Dst: to, Seq: packet.Seq(seq), Flags: packet.RST})
+	return w.sendSegment(packet.Spec{Src: from, Dst: to, Seq: packet.Seq(seq), Flags: packet.RST})
 }
 
 // End resets a leg at its surrogate, whether or not the surrogate has received what it has not acknowledged.

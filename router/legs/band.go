@@ -6,8 +6,8 @@ import (
 	kernel "baton/datapath/router"
 )
 
-// A leg that has served a client fits clients at the same distance: each band has a queue, created when the kernel program first
-// has a leg for it.
+// A leg that has served a client fits clients at the same distance: each band has a queue, created when the kernel
+// program first has a leg for it.
 
 // makeQueueLocked creates a queue of idle legs if there is none.
 func (m *Manager) makeQueueLocked(p *pool, classID, band uint8) error {

@@ -6,9 +6,9 @@ import (
 	kernel "baton/datapath/router"
 )
 
-// Kernel is the data path: *kernel.Router. The Manager calls it with its lock held, since what it does depends on what it
-// reads: a call is a system call on maps, of microseconds. Without the lock it calls Attach, which takes longer and is called
-// by one goroutine at a time, and Surrogate for Count.
+// Kernel is the data path: *kernel.Router. The Manager calls it with its lock held, since what it does depends on what
+// it reads: a call is a system call on maps, of microseconds. Without the lock it calls Attach, which takes longer and
+// is called by one goroutine at a time, and Surrogate for Count.
 type Kernel interface {
 	Sessions() int
 	EachSplice(f func(kernel.Splice) error) error
@@ -31,10 +31,11 @@ type Kernel interface {
 	SetPaths(surrogate uint16, ifindexes []int) error
 }
 
-// Wire sends segments without a socket: a *RawWire. Sequence numbers are the splice's. The Manager calls it with its lock held,
-// so one goroutine does at a time: no function may wait for room in a queue.
+// Wire sends segments without a socket: a *RawWire. Sequence numbers are the splice's. The Manager calls it with its
+// lock held, so one goroutine does at a time: no function may wait for room in a queue.
 type Wire interface {
-	// SYN opens a leg. It may wait for Flush if the leg is late; ACK, which completes the handshake of a leg, may always.
+	// SYN opens a leg. It may wait for Flush if the leg is late; ACK, which completes the handshake of a leg, may
+	// always.
 	SYN(l kernel.Leg, mss uint16) error
 	ACK(s kernel.Splice, tsval uint32) error
 	// Flush sends what waits.

@@ -6,8 +6,8 @@ import (
 	kernel "baton/datapath/router"
 )
 
-// End resets every session at both ends, and every idle leg at its surrogate. The data path must be detached, so that sequence
-// numbers are final. It returns the number of sessions.
+// End resets every session at both ends, and every idle leg at its surrogate. The data path must be detached, so that
+// sequence numbers are final. It returns the number of sessions.
 func End(dp *kernel.Router) (int, error) {
 	w, err := OpenWire(nil)
 	if err != nil {

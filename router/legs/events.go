@@ -74,7 +74,8 @@ func (m *Manager) handleUpLocked(e kernel.Event) {
 		return
 	}
 	s, err := m.o.Kernel.Splice(e.Splice)
-	if err != nil || p.id != e.Surrogate || s.Surrogate != e.Surrogate || s.State == kernel.Opening || s.State == kernel.Answered {
+	if err != nil || p.id != e.Surrogate || s.Surrogate != e.Surrogate ||
+		s.State == kernel.Opening || s.State == kernel.Answered {
 		return // of an earlier leg with this splice, which was freed before the event was read
 	}
 	m.noteUpLocked(p, s)
@@ -131,8 +132,8 @@ func (m *Manager) handleEndLocked(e kernel.Event, now time.Time) {
 		m.reports.addDoubt(p.name)
 	case kernel.ClosedIdle, kernel.ResetIdle:
 		if limit := p.idleLimitOf(e.Requests); limit.noteClose(e.Idle, p.bounds.Idle, now) {
-			m.o.Log.Info("surrogate closes idle connections", "surrogate", p.name, "after", e.Idle, "served", e.Requests > 0,
-				"renewing after", limit.learnt)
+			m.o.Log.Info("surrogate closes idle connections",
+				"surrogate", p.name, "after", e.Idle, "served", e.Requests > 0, "renewing after", limit.learnt)
 			p.renewAt = now
 		}
 		if e.Requests == 0 {
@@ -161,7 +162,8 @@ func (m *Manager) handleEndLocked(e kernel.Event, now time.Time) {
 		m.limitRequestsLocked(p)
 	}
 	if p.requests.learnt != learnt {
-		m.o.Log.Info("surrogate closes after a number of requests", "surrogate", p.name, "renewing after", p.requests.learnt, "before", learnt)
+		m.o.Log.Info("surrogate closes after a number of requests",
+			"surrogate", p.name, "renewing after", p.requests.learnt, "before", learnt)
 	}
 	m.ended = append(m.ended, kernel.Leg{Number: e.Splice, Server: s.Server, Router: s.Router})
 	if s.Keep {

@@ -1,6 +1,7 @@
 package legs
 
-// Ports allocates source ports between one local address and one surrogate, for others than legs. It is not safe for concurrent use.
+// Ports allocates source ports between one local address and one surrogate, for others than legs. It is not safe for
+// concurrent use.
 type Ports struct{ ports *ports }
 
 // NewPorts has all ports of a range free.

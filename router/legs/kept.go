@@ -11,8 +11,8 @@ import (
 	kernel "baton/datapath/router"
 )
 
-// With source: keep a leg starts from its client's own address and port, so it is opened for one client and is nobody else's. The data
-// path finds it by the number that the client's decision has.
+// With source: keep a leg starts from its client's own address and port, so it is opened for one client and is nobody
+// else's. The data path finds it by the number that the client's decision has.
 
 // keptRetry is how often to look whether the end of a leg on the same ports has been handled: its event is on its way.
 const keptRetry = 2 * time.Millisecond
@@ -143,14 +143,16 @@ func (m *Manager) stopWaitingKept(number uint32, up chan error) {
 	}
 }
 
-// noteFailureLocked handles a leg that the surrogate has refused or not answered. Of a leg from a client's address that may be the client's own
-// doing, such as an address that the surrogate denies, or reaches by another way.
+// noteFailureLocked handles a leg that the surrogate has refused or not answered. Of a leg from a client's address that
+// may be the client's own doing, such as an address that the surrogate denies, or reaches by another way.
 func (m *Manager) noteFailureLocked(p *pool, keep bool, why string, now time.Time) {
 	if keep {
 		m.reports.addDoubt(p.name)
 		if why == "timeout" && !p.keptKnown {
 			p.keptKnown = true
-			m.o.Log.Warn("the surrogate does not answer a client's address: its route to the clients must lead through this host", "surrogate", p.name, "address", p.server)
+			m.o.Log.Warn("the surrogate does not answer a client's address: "+
+				"its route to the clients must lead through this host",
+				"surrogate", p.name, "address", p.server)
 		}
 		return
 	}
@@ -187,7 +189,8 @@ func (m *Manager) renewKeptLocked(p *pool, all bool, now time.Time) {
 	})
 }
 
-// handleStaleLocked repeats the SYN of a leg that met a connection on the same ports at the surrogate, which the data path has reset.
+// handleStaleLocked repeats the SYN of a leg that met a connection on the same ports at the surrogate, which the data
+// path has reset.
 func (m *Manager) handleStaleLocked(e kernel.Event, now time.Time) {
 	p := m.owner[e.Splice]
 	if p == nil {

@@ -25,7 +25,8 @@ func keeps(client, vip netip.AddrPort, told string) func(*world) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		_, err := w.m.WaitKept(ctx, surrogateID, usual, client, vip)
-		if (err == nil) != (told == "") || err != nil && (!errors.Is(err, ErrNoLeg) || !strings.Contains(err.Error(), told)) {
+		if (err == nil) != (told == "") ||
+			err != nil && (!errors.Is(err, ErrNoLeg) || !strings.Contains(err.Error(), told)) {
 			w.t.Fatalf("a request is told %v, want %q", err, told)
 		}
 	}
@@ -67,6 +68,7 @@ func TestKeptLegs(t *testing.T) {
 	var ended func(*world)
 	next := netip.AddrPortFrom(caller.Addr(), 40001)
 	other := netip.AddrPortFrom(vip.Addr().Next(), 80)
+	itself := netip.AddrPortFrom(server.Addr(), 40003)
 	w.play([]step{
 		{0, tick, "attach 3"},
 		{time.Second, keeps(caller, vip, "in time"), "SYN, open class 1"},
@@ -79,7 +81,7 @@ func TestKeptLegs(t *testing.T) {
 		{2 * time.Second, keeps(caller, other, "has a session with it already, of VIP 203.0.113.9:80"), ""},
 		{2 * time.Second, keeps(next, vip, "in time"), "SYN, open class 1"},
 		{2 * time.Second, keeps(netip.AddrPortFrom(caller.Addr(), 40002), vip, "limit of 2 legs"), ""},
-		{2 * time.Second, keeps(netip.AddrPortFrom(server.Addr(), 40003), vip, "the surrogate is the client itself"), ""},
+		{2 * time.Second, keeps(itself, vip, "the surrogate is the client itself"), ""},
 		{2 * time.Second, opened, "opened"},
 		{2400 * time.Millisecond, tick, ""},
 		{2700 * time.Millisecond, tick, "RST, free, retired"}, // its client has left
@@ -89,7 +91,8 @@ func TestKeptLegs(t *testing.T) {
 		{3 * time.Second, keeps(caller, vip, "in time"), "SYN, open class 1"},
 		{3 * time.Second, opened, "opened"},
 		{3 * time.Second, serves(caller, vip), ""},
-		{3 * time.Second, func(w *world) { w.ends(caller, kernel.Closed, true)(w) }, "RST, closed, free"}, // it has moved, and the surrogate would close
+		// it has moved, and the surrogate would close
+		{3 * time.Second, func(w *world) { w.ends(caller, kernel.Closed, true)(w) }, "RST, closed, free"},
 		{4 * time.Second, keeps(caller, vip, "in time"), "SYN, open class 1"},
 		{4 * time.Second, refused, "free, refused"},
 	})
@@ -123,7 +126,8 @@ func TestKeptLegIsToldOfAtOnce(t *testing.T) {
 	}
 }
 
-// TestKeptSYNIsRepeated: a SYN that met an old connection on the same ports is sent again as soon as that is reset, and not for ever.
+// TestKeptSYNIsRepeated: a SYN that met an old connection on the same ports is sent again as soon as that is reset, and
+// not for ever.
 func TestKeptSYNIsRepeated(t *testing.T) {
 	w := newWorld(t, keeping, config.ReuseNever)
 	stale := func(w *world) {
@@ -188,7 +192,8 @@ func TestUnansweredKeptLeg(t *testing.T) {
 	}
 }
 
-// TestKeptSessionStaysAtItsServer: two pools have the same server. A request for the other pool stays on the session's leg.
+// TestKeptSessionStaysAtItsServer: two pools have the same server. A request for the other pool stays on the session's
+// leg.
 func TestKeptSessionStaysAtItsServer(t *testing.T) {
 	w := newWorld(t, keeping, config.ReuseNever)
 	if err := w.m.Update([]Surrogate{

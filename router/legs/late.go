@@ -6,12 +6,12 @@ import (
 	kernel "baton/datapath/router"
 )
 
-// A surrogate measures its first RTT from its SYN-ACK to our ACK. If we answered at once, that would be microseconds: BBR would
-// compute its window from that for ten seconds, and a client beyond the 200 ms minimum RTO would be sent everything twice. So we
-// delay our ACK as if from a distant client (legs.handshake).
+// A surrogate measures its first RTT from its SYN-ACK to our ACK. If we answered at once, that would be microseconds:
+// BBR would compute its window from that for ten seconds, and a client beyond the 200 ms minimum RTO would be sent
+// everything twice. So we delay our ACK as if from a distant client (legs.handshake).
 
-// mostHeld bounds the delayed ACKs per surrogate, as each connection sits in its SYN queue. Beyond that, the earliest are sent
-// ahead of time.
+// mostHeld bounds the delayed ACKs per surrogate, as each connection sits in its SYN queue. Beyond that, the earliest
+// are sent ahead of time.
 const mostHeld = openBatch
 
 // handleAnswerLocked handles a SYN-ACK.
@@ -104,7 +104,8 @@ func (m *Manager) completeLegsLocked(p *pool, openings ...*opening) (up bool) {
 			continue // it was reset; its event will follow
 		}
 		if err := m.o.Wire.ACK(s, m.o.Timestamp()); err != nil {
-			m.o.Log.Debug("cannot acknowledge leg", "surrogate", p.name, "err", err) // the surrogate retransmits its SYN-ACK
+			// the surrogate retransmits its SYN-ACK
+			m.o.Log.Debug("cannot acknowledge leg", "surrogate", p.name, "err", err)
 		}
 		m.noteUpLocked(p, s)
 		up = true

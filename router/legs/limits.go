@@ -11,8 +11,9 @@ const (
 const (
 	// scoutEvery is the least time from the close of a scout to the next scout.
 	scoutEvery = time.Minute
-	// learnRequests is how many legs in a row must end after the same number of requests to infer the surrogate's limit.
-	// Clients that send Connection: close cause announced ends, too; for a wrong inference nearly all would have to.
+	// learnRequests is how many legs in a row must end after the same number of requests to infer the surrogate's
+	// limit. Clients that send Connection: close cause announced ends, too; for a wrong inference nearly all would have
+	// to.
 	learnRequests = 16
 	// liftEvery is how long a learnt request limit holds before it is tested.
 	liftEvery = 10 * time.Minute
@@ -20,9 +21,9 @@ const (
 
 // idleLimit learns a surrogate's idle timeout.
 //
-// A leg closed by the surrogate lowers it at once. Such a close may mean little: a restarted server closes legs of any age, and
-// may have a longer timeout afterwards. So one leg at a time, the scout, is left idle for longer, and the limit follows its age
-// as long as it lives. The scout stays in its queue: a client may get it.
+// A leg closed by the surrogate lowers it at once. Such a close may mean little: a restarted server closes legs of any
+// age, and may have a longer timeout afterwards. So one leg at a time, the scout, is left idle for longer, and the
+// limit follows its age as long as it lives. The scout stays in its queue: a client may get it.
 type idleLimit struct {
 	learnt   time.Duration // 0: none
 	scouting bool
@@ -45,8 +46,8 @@ func (l *idleLimit) startRound() {
 	l.seen = false
 }
 
-// mayKeepLeg reports whether to keep a leg that has been idle for so long. The limit, which it may raise, is then above its age, or the
-// leg is the scout.
+// mayKeepLeg reports whether to keep a leg that has been idle for so long. The limit, which it may raise, is then above
+// its age, or the leg is the scout.
 func (l *idleLimit) mayKeepLeg(leg uint32, idle, bound time.Duration, now time.Time) bool {
 	if idle < l.renewAfter(bound) {
 		return true
@@ -79,8 +80,8 @@ func (l *idleLimit) noteClose(idle, bound time.Duration, now time.Time) bool {
 	return l.renewAfter(bound) < before
 }
 
-// requestLimit learns after how many requests a surrogate announces a close. It tests what it has learnt from time to time: the
-// limit is lifted until the surrogate closes a leg again.
+// requestLimit learns after how many requests a surrogate announces a close. It tests what it has learnt from time to
+// time: the limit is lifted until the surrogate closes a leg again.
 type requestLimit struct {
 	configured, learnt uint32
 	candidate          uint32
@@ -108,8 +109,8 @@ func (r *requestLimit) liftDue(now time.Time) bool {
 	return true
 }
 
-// noteEnd handles the end of a leg after so many requests, announced by the surrogate or not. It reports whether the limit has
-// changed.
+// noteEnd handles the end of a leg after so many requests, announced by the surrogate or not. It reports whether the
+// limit has changed.
 func (r *requestLimit) noteEnd(requests uint32, announced bool, now time.Time) bool {
 	before := r.inForce()
 	switch {

@@ -172,7 +172,8 @@ func TestRequestLimitFollowsTheSurrogate(t *testing.T) {
 	}
 }
 
-// Clients that send Connection: close look like a surrogate that announces its close, but not after the same number of requests.
+// Clients that send Connection: close look like a surrogate that announces its close, but not after the same number of
+// requests.
 func TestClientsThatCloseTeachNoLimit(t *testing.T) {
 	now := time.Unix(1, 0)
 	r := &requestLimit{}

@@ -27,8 +27,8 @@ type Surrogate struct {
 	Reuse   config.Reuse
 }
 
-// Options of a Manager. Run calls Failed, Doubted and Changed, one at a time, from a goroutine of its own and without any
-// lock: they may call the Manager. What has not been reported when Run ends never is.
+// Options of a Manager. Run calls Failed, Doubted and Changed, one at a time, from a goroutine of its own and without
+// any lock: they may call the Manager. What has not been reported when Run ends never is.
 type Options struct {
 	Kernel Kernel
 	Wire   Wire
@@ -39,23 +39,23 @@ type Options struct {
 	Timestamp func() uint32
 	MSS       []uint16 // of the leg classes, as in the data path's config
 	Log       *slog.Logger
-	// Failed reports a surrogate that refuses a leg or does not answer: no client can cause that. Of many failures at once
-	// only the last maxReports are reported.
+	// Failed reports a surrogate that refuses a leg or does not answer: no client can cause that. Of many failures at
+	// once only the last maxReports are reported.
 	Failed func(surrogate, kind string)
-	// Doubted reports a surrogate that has ended a session before the first response byte, or has not accepted a leg from a client's
-	// address, which its client may have caused.
+	// Doubted reports a surrogate that has ended a session before the first response byte, or has not accepted a leg
+	// from a client's address, which its client may have caused.
 	Doubted func(surrogate string)
-	// Changed reports that a surrogate's MSS, its support of timestamps, or whether it is on this host, differs from what was
-	// assumed.
+	// Changed reports that a surrogate's MSS, its support of timestamps, or whether it is on this host, differs from
+	// what was assumed.
 	Changed func()
-	// Event counts what happens to legs, for metrics. It is called with the Manager's lock held: it must neither wait nor
-	// call the Manager.
+	// Event counts what happens to legs, for metrics. It is called with the Manager's lock held: it must neither wait
+	// nor call the Manager.
 	Event func(surrogate, event string)
 }
 
-// Manager maintains the leg pools for the data path, which takes legs by itself, and for WaitIdle. Its decisions depend only on
-// events, time and the results of its options' functions, so that tests can script them. Methods whose names end in Locked
-// need mu, as do those of the pools and of what belongs to a pool.
+// Manager maintains the leg pools for the data path, which takes legs by itself, and for WaitIdle. Its decisions depend
+// only on events, time and the results of its options' functions, so that tests can script them. Methods whose names
+// end in Locked need mu, as do those of the pools and of what belongs to a pool.
 type Manager struct {
 	o       Options
 	secret  maphash.Seed
@@ -77,7 +77,8 @@ type Manager struct {
 func New(o Options) *Manager {
 	return &Manager{
 		o: o, secret: maphash.MakeSeed(), reports: newReports(&o),
-		pools: make(map[uint16]*pool), owner: make(map[uint32]*pool), ports: make(map[endpoints]*ports), kept: make(map[ends]uint32),
+		pools: make(map[uint16]*pool), owner: make(map[uint32]*pool),
+		ports: make(map[endpoints]*ports), kept: make(map[ends]uint32),
 	}
 }
 
@@ -91,7 +92,8 @@ func (m *Manager) Adopt() error {
 		busy[s.Number] = true
 		p := m.pools[s.Surrogate]
 		switch {
-		case p == nil || p.server != s.Server, s.State == kernel.Opening, s.State == kernel.Answered, s.State == kernel.Dead:
+		case p == nil || p.server != s.Server,
+			s.State == kernel.Opening, s.State == kernel.Answered, s.State == kernel.Dead:
 			drop = append(drop, s)
 			return nil
 		}
@@ -238,8 +240,8 @@ func (m *Manager) Facts(id uint16) Facts {
 // ErrNoLeg is returned by WaitIdle.
 var ErrNoLeg = errors.New("no server leg available")
 
-// WaitIdle waits until the surrogate has an idle leg of the class, opening one if necessary. Another request may still take it
-// first.
+// WaitIdle waits until the surrogate has an idle leg of the class, opening one if necessary. Another request may still
+// take it first.
 func (m *Manager) WaitIdle(ctx context.Context, id uint16, classID uint8) error {
 	m.ensureRoute(id)
 	m.mu.Lock()
@@ -351,7 +353,8 @@ func (m *Manager) openLegLocked(p *pool, classID uint8, delay time.Duration, now
 	router, ok := m.allocPortLocked(p)
 	if !ok && !p.portless {
 		p.portless = true
-		m.o.Log.Warn("every port to the surrogate is in use: more sessions need more legs.sources", "surrogate", p.name, "sources", p.sources)
+		m.o.Log.Warn("every port to the surrogate is in use: more sessions need more legs.sources",
+			"surrogate", p.name, "sources", p.sources)
 	}
 	if !ok {
 		return fmt.Errorf("every port to %s is in use", p.name)
@@ -446,7 +449,8 @@ func (m *Manager) forgetLegLocked(p *pool, number uint32, server, router netip.A
 // freeEndedLocked frees the legs whose ends have been handled.
 func (m *Manager) freeEndedLocked() {
 	slices.SortFunc(m.ended, func(a, b kernel.Leg) int { return cmp.Compare(a.Number, b.Number) })
-	m.ended = slices.CompactFunc(m.ended, func(a, b kernel.Leg) bool { return a.Number == b.Number }) // an end may be reported twice
+	// an end may be reported twice
+	m.ended = slices.CompactFunc(m.ended, func(a, b kernel.Leg) bool { return a.Number == b.Number })
 	if len(m.ended) == 0 {
 		return
 	}

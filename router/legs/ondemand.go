@@ -7,23 +7,26 @@ import (
 	"baton/router/config"
 )
 
-// With legs.mode on-demand, and for surrogates that close unused connections early, no legs are kept ready: WaitIdle opens one for
-// each request that finds none.
+// With legs.mode on-demand, and for surrogates that close unused connections early, no legs are kept ready: WaitIdle
+// opens one for each request that finds none.
 
 const (
-	// leftIdle is how long mode on-demand keeps a leg whose client has left before it was up, or has gone to another surrogate.
+	// leftIdle is how long mode on-demand keeps a leg whose client has left before it was up, or has gone to another
+	// surrogate.
 	leftIdle = 500 * time.Millisecond
-	// earlyIdle: legs of a surrogate that closes unused connections sooner are opened on demand. Ready ones would have to be renewed
-	// every other second, and the sooner they are closed, the more requests meet one that has just been closed.
+	// earlyIdle: legs of a surrogate that closes unused connections sooner are opened on demand. Ready ones would have
+	// to be renewed every other second, and the sooner they are closed, the more requests meet one that has just been
+	// closed.
 	earlyIdle = 3 * time.Second
-	// earlyCloses is how many legs in a row must be closed early, each opened after the close of the one before, and over at least
-	// earlyIdle: a restart closes legs of any age, but all at once.
+	// earlyCloses is how many legs in a row must be closed early, each opened after the close of the one before, and
+	// over at least earlyIdle: a restart closes legs of any age, but all at once.
 	earlyCloses = 4
 	// earlyTest is how often one leg is kept to see whether the surrogate still closes it.
 	earlyTest = 10 * time.Minute
 )
 
-// early learns whether a surrogate closes legs that have served nobody before the first byte of a slow client could come.
+// early learns whether a surrogate closes legs that have served nobody before the first byte of a slow client could
+// come.
 type early struct {
 	closes      int           // in a row
 	first, last time.Time     // of them
@@ -77,7 +80,8 @@ func (p *pool) isOnDemand() bool { return p.bounds.Mode == config.LegsOnDemand |
 // noteUnusedCloseLocked handles the close by the surrogate of a leg that has served nobody.
 func (m *Manager) noteUnusedCloseLocked(p *pool, e kernel.Event, now time.Time) {
 	if p.early.noteClose(e.Idle, e.Age, now) {
-		m.o.Log.Info("surrogate closes unused connections early: legs are opened on demand", "surrogate", p.name, "after", e.Idle)
+		m.o.Log.Info("surrogate closes unused connections early: legs are opened on demand",
+			"surrogate", p.name, "after", e.Idle)
 	}
 	if p.early.isSuspected() {
 		p.fresh.next = now // the next scout decides
@@ -102,7 +106,8 @@ func (m *Manager) mayKeepLocked(p *pool, s *kernel.Splice, now time.Time) bool {
 	learnt := limit.learnt
 	keep := limit.mayKeepLeg(s.Number, s.Quiet, p.bounds.Idle, now)
 	if learnt != 0 && limit.learnt == 0 {
-		m.o.Log.Info("surrogate keeps idle connections again", "surrogate", p.name, "served", s.Requests > 0, "renewing after", p.bounds.Idle)
+		m.o.Log.Info("surrogate keeps idle connections again",
+			"surrogate", p.name, "served", s.Requests > 0, "renewing after", p.bounds.Idle)
 	}
 	return keep
 }

@@ -70,7 +70,8 @@ func TestOnDemandOpensWhatIsAskedFor(t *testing.T) {
 
 // A request that waits gets a leg without the delay, whatever is being opened for later ones.
 func TestWaitingRequestOpensItsOwnLeg(t *testing.T) {
-	w := newWorld(t, config.Legs{Min: 1, Max: 6, Idle: 50 * time.Second, Handshake: 40 * time.Millisecond}, config.ReuseNever)
+	legs := config.Legs{Min: 1, Max: 6, Idle: 50 * time.Second, Handshake: 40 * time.Millisecond}
+	w := newWorld(t, legs, config.ReuseNever)
 	w.play([]step{
 		{0, tick, "SYN, attach 3, open class 1"},
 		{0, request(false), "SYN, open class 1"},
@@ -82,7 +83,8 @@ func TestWaitingRequestOpensItsOwnLeg(t *testing.T) {
 
 // At the limit a request waits for a leg that is being opened.
 func TestWaitingRequestAtTheLimit(t *testing.T) {
-	w := newWorld(t, config.Legs{Min: 1, Max: 1, Idle: 50 * time.Second, Handshake: 40 * time.Millisecond}, config.ReuseNever)
+	legs := config.Legs{Min: 1, Max: 1, Idle: 50 * time.Second, Handshake: 40 * time.Millisecond}
+	w := newWorld(t, legs, config.ReuseNever)
 	w.play([]step{{0, tick, "SYN, attach 3, open class 1"}})
 	got := make(chan error)
 	go func() { got <- w.m.WaitIdle(t.Context(), surrogateID, usual) }()
@@ -110,7 +112,9 @@ func closes(after time.Duration) func(*world) {
 				w.leavesIdle(s)
 				w.queues[queueName(s.Class, kernel.BandFresh)] = nil
 				s.State = kernel.Dead
-				w.m.Handle(kernel.Event{End: kernel.ClosedIdle, Splice: n, Surrogate: surrogateID, Class: s.Class, Idle: after, Age: after})
+				w.m.Handle(kernel.Event{
+					End: kernel.ClosedIdle, Splice: n, Surrogate: surrogateID, Class: s.Class, Idle: after, Age: after,
+				})
 			}
 		}
 	}

@@ -76,7 +76,7 @@ type class struct {
 	poppedFresh    uint64
 	recycled       uint64
 	waiters        []chan error // each gets one result; nil: a leg is idle
-	granted        int          // on demand: requests that were given a leg, since the count of legs taken was grantedAt
+	granted        int          // on demand: requests given a leg since the count of legs taken was grantedAt
 	grantedAt      uint64
 	lastUsed       time.Time // last demand
 	bands          uint32    // bit n: band n has a queue; not for fresh legs
@@ -105,7 +105,9 @@ func (p *pool) idleLimitOf(requests uint32) *idleLimit {
 
 // setSources changes the configured sources. Idle legs of removed ones are retired: the addresses may go, too.
 func (p *pool) setSources(sources []netip.Addr) {
-	p.removed = slices.DeleteFunc(append(p.removed, p.configured...), func(a netip.Addr) bool { return slices.Contains(sources, a) })
+	p.removed = slices.DeleteFunc(append(p.removed, p.configured...), func(a netip.Addr) bool {
+		return slices.Contains(sources, a)
+	})
 	p.configured = sources
 	if len(sources) > 0 {
 		p.sources = sources // even if there is no route at the moment

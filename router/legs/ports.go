@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ports allocates the source ports of legs between one local address and one surrogate. They are outside of the kernel's
-// ephemeral range, so that no socket of this host collides with a leg.
+// ports allocates the source ports of legs between one local address and one surrogate. They are outside of the
+// kernel's ephemeral range, so that no socket of this host collides with a leg.
 type ports struct {
 	PortRange
 	next uint16
@@ -36,8 +36,8 @@ func FreePorts() (PortRange, error) {
 	}
 	free, err := findFreePorts(string(text))
 	if err != nil {
-		// 32768 60999 is Linux's default
-		return PortRange{}, fmt.Errorf(`choose ports for legs: %s %w (sysctl -w net.ipv4.ip_local_port_range="32768 60999")`, ephemeralRange, err)
+		const remedy = `sysctl -w net.ipv4.ip_local_port_range="32768 60999"` // Linux's default
+		return PortRange{}, fmt.Errorf("choose ports for legs: %s %w (%s)", ephemeralRange, err, remedy)
 	}
 	return free, nil
 }
@@ -45,7 +45,8 @@ func FreePorts() (PortRange, error) {
 // findFreePorts finds the widest range outside of the ephemeral ports, given as the kernel writes them.
 func findFreePorts(ephemeral string) (PortRange, error) {
 	var from, to int
-	if n, err := fmt.Sscanf(ephemeral, "%d %d\n", &from, &to); n != 2 || err != nil || from < 0 || from > to || to > highestPort {
+	n, err := fmt.Sscanf(ephemeral, "%d %d\n", &from, &to)
+	if n != 2 || err != nil || from < 0 || from > to || to > highestPort {
 		return PortRange{}, fmt.Errorf("is %q, which is not a first and a last port", strings.TrimSpace(ephemeral))
 	}
 	// as int: the port after the last one is none
@@ -54,7 +55,8 @@ func findFreePorts(ephemeral string) (PortRange, error) {
 		low, high = above, highestPort
 	}
 	if left := max(high-low+1, 0); left < fewestPorts {
-		return PortRange{}, fmt.Errorf("is %d %d, which leaves at most %d ports in a row from %d on, and %d are needed", from, to, left, lowestPort, fewestPorts)
+		return PortRange{}, fmt.Errorf("is %d %d, which leaves at most %d ports in a row from %d on, and %d are needed",
+			from, to, left, lowestPort, fewestPorts)
 	}
 	return PortRange{uint16(low), uint16(high)}, nil
 }

@@ -48,8 +48,8 @@ func TestFreeBeside(t *testing.T) {
 	}
 }
 
-// TestFreeBesideEveryRange looks at ranges with ends near all that matters: no leg has an ephemeral port or one below the lowest, and no range
-// is refused that leaves enough.
+// TestFreeBesideEveryRange looks at ranges with ends near all that matters: no leg has an ephemeral port or one below
+// the lowest, and no range is refused that leaves enough.
 func TestFreeBesideEveryRange(t *testing.T) {
 	var ends []int
 	for _, near := range []int{0, 1024, 2048, 3072, 32768, 64512, 65535} {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A lookup is a netlink round trip, and attaching to an interface is more: requests do not wait for them. So both are done
-// without the Manager's lock, and under routing, which keeps the lookups and what follows from them in one order.
+// A lookup is a netlink round trip, and attaching to an interface is more: requests do not wait for them. So both are
+// done without the Manager's lock, and under routing, which keeps the lookups and what follows from them in one order.
 
 // errUnrouted is why a surrogate has no leg whose route has not been looked up yet.
 var errUnrouted = errors.New("its route is not known yet")
@@ -21,7 +21,8 @@ type lookup struct {
 	attached error // why the data path is not attached to all of the route's interfaces
 }
 
-// lookUpRoutes looks up the routes to addresses and attaches the data path to their interfaces. The caller holds routing.
+// lookUpRoutes looks up the routes to addresses and attaches the data path to their interfaces. The caller holds
+// routing.
 func (m *Manager) lookUpRoutes(addresses []netip.Addr) map[netip.Addr]lookup {
 	found := make(map[netip.Addr]lookup)
 	for _, a := range addresses {

@@ -39,7 +39,8 @@ func (m *Manager) maintain(ctx context.Context, next nextEvent) {
 	reporting.Go(m.reports.deliverReports)
 	defer m.reports.close()
 	for ctx.Err() == nil {
-		// one wake-up for what is due and for the events since the last: at thousands of legs a second each costs more than a leg
+		// one wake-up for what is due and for the events since the last: at thousands of legs a second each costs more
+		// than a leg
 		rest := max(tickEvery, m.Tick().Sub(m.o.Now()))
 		if !m.readEvents(next, time.Now().Add(rest)) {
 			return
@@ -191,8 +192,8 @@ func (m *Manager) repeatSYNsLocked(p *pool, now time.Time) {
 	}
 }
 
-// catchUpLocked reports whether a seemingly unanswered leg has a newer state in the data path: its event may still be queued or may
-// have been lost. A leg that already serves a client must not be freed.
+// catchUpLocked reports whether a seemingly unanswered leg has a newer state in the data path: its event may still be
+// queued or may have been lost. A leg that already serves a client must not be freed.
 func (m *Manager) catchUpLocked(p *pool, number uint32, now time.Time) bool {
 	s, err := m.o.Kernel.Splice(number)
 	if err != nil {
@@ -219,7 +220,8 @@ func (m *Manager) notifyClient(s kernel.Splice, end kernel.End) {
 	switch {
 	case end == kernel.Malformed && s.Unanswered:
 		_ = m.o.Wire.Refuse(s)
-	case end == kernel.Malformed, end == kernel.Expired, end == kernel.Cut, end == kernel.Abandoned && s.SndUna != s.SndBase:
+	case end == kernel.Malformed, end == kernel.Expired, end == kernel.Cut,
+		end == kernel.Abandoned && s.SndUna != s.SndBase:
 		_ = m.o.Wire.Reset(s.VIP, s.Client, s.RcvNxt-s.ToServerAck)
 	}
 }
@@ -250,7 +252,8 @@ func (m *Manager) renewPoolLocked(p *pool, now time.Time) {
 		if due {
 			m.renewClassLocked(p, id, counted.Idle[id], counted.Fresh[id], now)
 		}
-		if p.idleFloor(id, usual, now) == 0 && counted.Idle[id] == 0 && len(c.waiters) == 0 && now.Sub(c.lastUsed) > rareClassLife {
+		if p.idleFloor(id, usual, now) == 0 && counted.Idle[id] == 0 &&
+			len(c.waiters) == 0 && now.Sub(c.lastUsed) > rareClassLife {
 			delete(p.classes, id)
 		}
 	}
@@ -273,7 +276,8 @@ func (p *pool) countSurplus(c *class, idle int) int {
 	if p.reuse == config.ReuseAlways {
 		return max(0, idle-tolerateIdle(max(c.sizer.target, c.fresh.target)))
 	}
-	return max(0, idle-tolerateIdle(c.sizer.target)-tolerateIdle(c.fresh.target)) // fresh and used legs count separately
+	// fresh and used legs count separately
+	return max(0, idle-tolerateIdle(c.sizer.target)-tolerateIdle(c.fresh.target))
 }
 
 // renewClassLocked checks the legs that have been idle longest.
@@ -291,7 +295,8 @@ func (m *Manager) renewClassLocked(p *pool, id uint8, idle, fresh int, now time.
 	}
 }
 
-// renewQueueLocked retires surplus legs of a queue of at most so many, and those idle too long. It returns the number retired.
+// renewQueueLocked retires surplus legs of a queue of at most so many, and those idle too long. It returns the number
+// retired.
 func (m *Manager) renewQueueLocked(p *pool, id, band uint8, legs, surplus int, now time.Time) (retired int) {
 	if legs > renewBatch {
 		p.renewAt = now // the rest follows next time
@@ -315,9 +320,8 @@ func (m *Manager) renewQueueLocked(p *pool, id, band uint8, legs, surplus int, n
 			if again {
 				break // all have been seen
 			}
-			if until := now.Add(p.idleLimitOf(s.Requests).renewAfter(p.bounds.Idle) - s.Quiet); until.Before(p.renewAt) {
-				p.renewAt = until // already past for a scout
-			}
+			until := now.Add(p.idleLimitOf(s.Requests).renewAfter(p.bounds.Idle) - s.Quiet) // already past for a scout
+			p.renewAt = earlierTime(p.renewAt, until)
 			if kept == 0 {
 				first = s.Number
 			}

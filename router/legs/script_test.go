@@ -50,7 +50,8 @@ var (
 
 func newWorld(t *testing.T, legs config.Legs, reuse config.Reuse) *world {
 	w := &world{
-		t: t, now: time.Unix(1000, 0), splices: map[uint32]*kernel.Splice{}, queues: map[string][]uint32{}, late: map[uint32]bool{},
+		t: t, now: time.Unix(1000, 0),
+		splices: map[uint32]*kernel.Splice{}, queues: map[string][]uint32{}, late: map[uint32]bool{},
 		route:  Route{Source: ours, Ifindex: 3, Paths: []int{3}},
 		failed: func(string, string) {}, doubted: func(string) {}, changed: func() {},
 		lookedUp: func() {},
@@ -66,7 +67,8 @@ func newWorld(t *testing.T, legs config.Legs, reuse config.Reuse) *world {
 // restart replaces the manager.
 func (w *world) restart() {
 	w.m = New(Options{
-		Kernel: w, Wire: w, Routes: w, Ports: PortRange{2048, 4095}, Now: func() time.Time { return w.now }, Timestamp: func() uint32 { return 1 },
+		Kernel: w, Wire: w, Routes: w, Ports: PortRange{2048, 4095},
+		Now: func() time.Time { return w.now }, Timestamp: func() uint32 { return 1 },
 		MSS: []uint16{1460}, Log: slog.New(slog.NewTextHandler(&w.logged, nil)),
 		Failed:  func(surrogate, kind string) { w.failed(surrogate, kind) },
 		Doubted: func(surrogate string) { w.doubted(surrogate) },
@@ -85,7 +87,8 @@ func (w *world) adopt() {
 
 func (w *world) update(legs config.Legs, reuse config.Reuse) {
 	w.t.Helper()
-	if err := w.m.Update([]Surrogate{{ID: surrogateID, Name: "s", Address: server, Legs: legs, Reuse: reuse}}); err != nil {
+	s := Surrogate{ID: surrogateID, Name: "s", Address: server, Legs: legs, Reuse: reuse}
+	if err := w.m.Update([]Surrogate{s}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -170,7 +173,9 @@ func dies(number uint32, end kernel.End, idle time.Duration) func(*world) {
 		s := w.splices[number]
 		w.leavesIdle(s)
 		s.State = kernel.Dead
-		w.m.Handle(kernel.Event{End: end, Splice: number, Surrogate: surrogateID, Class: s.Class, Requests: s.Requests, Idle: idle})
+		w.m.Handle(kernel.Event{
+			End: end, Splice: number, Surrogate: surrogateID, Class: s.Class, Requests: s.Requests, Idle: idle,
+		})
 	}
 }
 
@@ -402,7 +407,9 @@ func TestFullPoolMakesRoomForFreshLegs(t *testing.T) {
 		{100 * time.Millisecond, func(w *world) { // it has served a client
 			s := w.splices[0]
 			w.leavesIdle(s)
-			w.queues = map[string][]uint32{queueName(usual, kernel.BandNearest): nil, queueName(usual, kernel.BandFresh): nil}
+			w.queues = map[string][]uint32{
+				queueName(usual, kernel.BandNearest): nil, queueName(usual, kernel.BandFresh): nil,
+			}
 			w.idle(s, kernel.BandNearest)
 			tick(w)
 		}, "SYN, open class 1"},
@@ -443,6 +450,9 @@ func TestLegsOfALateSurrogate(t *testing.T) {
 		{0, tick, "attach 3"},
 		{2 * renewEvery, tick, ""},
 		{2 * routeEvery, tick, "attach 3"},
-		{2 * rareClassLife, func(w *world) { w.m.SetUsable(surrogateID, true); w.m.Tick() }, "2 SYN, attach 3, 2 open class 1"},
+		{2 * rareClassLife, func(w *world) {
+			w.m.SetUsable(surrogateID, true)
+			w.m.Tick()
+		}, "2 SYN, attach 3, 2 open class 1"},
 	})
 }

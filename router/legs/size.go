@@ -9,8 +9,9 @@ import (
 
 // sizer computes the target for idle legs of a class from what happened since the last tick.
 //
-// Recycled legs need no replacement: the pool must cover the variation of concurrent use. Used-up legs (the surrogate closes
-// after each response) must be replaced ahead of demand: the pool must cover consumption while new ones are being opened.
+// Recycled legs need no replacement: the pool must cover the variation of concurrent use. Used-up legs (the surrogate
+// closes after each response) must be replaced ahead of demand: the pool must cover consumption while new ones are
+// being opened.
 type sizer struct {
 	floor, ceiling int
 	target         int
@@ -41,8 +42,9 @@ func (s *sizer) lastsRest(now time.Time, popped, idle int) bool {
 
 // setTarget returns the target.
 //
-// Idle legs cost the surrogate something: Apache a thread once its SYN queue is full, nginx a slot of worker_connections. So a
-// burst of misses makes no pool larger than the demand of a normal tick explains, however late this tick is.
+// Idle legs cost the surrogate something: Apache a thread once its SYN queue is full, nginx a slot of
+// worker_connections. So a burst of misses makes no pool larger than the demand of a normal tick explains, however late
+// this tick is.
 func (s *sizer) setTarget(now time.Time, d demand) int {
 	if s.started.IsZero() {
 		s.started, s.lowest, s.target, s.ticked = now, d.idle, min(s.floor, s.ceiling), now
@@ -86,12 +88,13 @@ func (c *class) countUsage(counted kernel.Surrogate, id uint8) usage {
 		popped: int(counted.Popped[id] - c.popped), poppedFresh: int(counted.PoppedFresh[id] - c.poppedFresh),
 		recycled: int(counted.Recycled - c.recycled), missed: int(counted.Missed[id] - c.missed),
 	}
-	c.popped, c.poppedFresh, c.recycled, c.missed = counted.Popped[id], counted.PoppedFresh[id], counted.Recycled, counted.Missed[id]
+	c.popped, c.poppedFresh = counted.Popped[id], counted.PoppedFresh[id]
+	c.recycled, c.missed = counted.Recycled, counted.Missed[id]
 	return u
 }
 
-// lateness is how late a tick may be on a busy machine: fresh legs that serve once cover it, as a request that finds none costs more
-// than a leg.
+// lateness is how late a tick may be on a busy machine: fresh legs that serve once cover it, as a request that finds
+// none costs more than a leg.
 const lateness = 25 * time.Millisecond
 
 // rateOver is the time over which the rate of used-up legs is averaged: longer than the bursts of one client.
@@ -108,31 +111,31 @@ func (c *class) trackRate(now time.Time, spent int) {
 	c.rate += (float64(spent)/since.Seconds() - c.rate) * min(1, since.Seconds()/rateOver.Seconds())
 }
 
-// coversRest reports whether so many legs suffice until the next resting tick at the average rate: the last tick may have seen none of a
-// burst.
+// coversRest reports whether so many legs suffice until the next resting tick at the average rate: the last tick may
+// have seen none of a burst.
 func (c *class) coversRest(legs int) bool {
 	return c.rate*restEvery.Seconds() < max(1, float64(legs/2))
 }
 
-// countLacking is how many fresh legs will be missing by the next tick but one, if as many are used up as since the last tick, which is so long
-// ago. A session that finds none is decided in user space, on a leg without any delay.
+// countLacking is how many fresh legs will be missing by the next tick but one, if as many are used up as since the
+// last tick, which is so long ago. A session that finds none is decided in user space, on a leg without any delay.
 func countLacking(u usage, since time.Duration) int {
 	late := max(1, int(since/tickEvery))
 	return 2*((u.poppedFresh+u.missed+late-1)/late) - u.fresh
 }
 
-// countUnderway is how many legs must be in their handshakes, which take that long, for legs to come up at the rate at which they are used
-// up. More than mostHeld do not wait for so long.
+// countUnderway is how many legs must be in their handshakes, which take that long, for legs to come up at the rate at
+// which they are used up. More than mostHeld do not wait for so long.
 func (c *class) countUnderway(handshake time.Duration) int {
 	return min(int(c.rate*handshake.Seconds()), mostHeld)
 }
 
 // countMissing returns how many legs of the class are missing, and whether to check again at the next tick.
 //
-// A fresh leg never becomes fresh again, so fresh legs are sized like used-up ones. With reuse always they matter only to the few
-// clients that no used leg fits. With safe and never, all new clients need fresh legs: all legs kept ready are fresh, and their
-// rate of consumption counts. Used legs then serve clients that change surrogates (safe) or nobody (never): they come back by
-// themselves, and none is opened to replace them.
+// A fresh leg never becomes fresh again, so fresh legs are sized like used-up ones. With reuse always they matter only
+// to the few clients that no used leg fits. With safe and never, all new clients need fresh legs: all legs kept ready
+// are fresh, and their rate of consumption counts. Used legs then serve clients that change surrogates (safe) or nobody
+// (never): they come back by themselves, and none is opened to replace them.
 func (c *class) countMissing(now time.Time, u usage, floor, ceiling int, reuse config.Reuse) (short int, busy bool) {
 	c.floor, c.sizer.floor, c.fresh.floor = floor, floor, (floor+1)/2
 	c.sizer.ceiling, c.fresh.ceiling = ceiling, ceiling

@@ -57,8 +57,10 @@ func TestPoolFollowsDemand(t *testing.T) {
 	}{
 		{"nothing", load{every: tickEvery}, 16, true},
 		{"twenty clients, legs come back", load{perTick: 40, active: 20, every: tickEvery}, 300, true},
-		{"twenty clients, each uses a leg up", load{perTick: 40, active: 20, spends: true, every: tickEvery}, 300, true},
-		{"the same where ticks are late", load{perTick: 40, active: 20, spends: true, every: 10 * tickEvery}, 300, false},
+		{"twenty clients, each uses a leg up", load{perTick: 40, active: 20, spends: true, every: tickEvery},
+			300, true},
+		{"the same where ticks are late", load{perTick: 40, active: 20, spends: true, every: 10 * tickEvery},
+			300, false},
 		{"a surrogate far away", load{perTick: 10, active: 60, spends: true, every: tickEvery, openTime: 5}, 200, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -88,8 +90,8 @@ func TestPoolStaysBelowItsCap(t *testing.T) {
 	}
 }
 
-// TestFreshLegsFollowNewClients: if clients get no used legs, the number of fresh legs must follow the rate of new clients,
-// however many used ones there are.
+// TestFreshLegsFollowNewClients: if clients get no used legs, the number of fresh legs must follow the rate of new
+// clients, however many used ones there are.
 func TestFreshLegsFollowNewClients(t *testing.T) {
 	for _, tt := range []freshLoad{
 		{"safe, short sessions", config.ReuseSafe, 10, 2, 0},
@@ -105,7 +107,8 @@ func TestFreshLegsFollowNewClients(t *testing.T) {
 		c := &class{}
 		now := time.Unix(1000, 0)
 		c.countMissing(now, usage{idle: 400, fresh: 16}, 16, 4096, config.ReuseSafe)
-		_, busy := c.countMissing(now.Add(restEvery), usage{idle: 390, fresh: 6, popped: 10, poppedFresh: 10}, 16, 4096, config.ReuseSafe)
+		u := usage{idle: 390, fresh: 6, popped: 10, poppedFresh: 10}
+		_, busy := c.countMissing(now.Add(restEvery), u, 16, 4096, config.ReuseSafe)
 		if !busy {
 			t.Error("used legs hide that the fresh ones do not last")
 		}
@@ -165,7 +168,8 @@ func (l freshLoad) run(t *testing.T) {
 	}
 }
 
-// TestLegsUnderwayFollowTheRate: legs in their handshakes replace those that are used up meanwhile, and the pool rests by the average.
+// TestLegsUnderwayFollowTheRate: legs in their handshakes replace those that are used up meanwhile, and the pool rests
+// by the average.
 func TestLegsUnderwayFollowTheRate(t *testing.T) {
 	const handshake = 150 * time.Millisecond
 	now := time.Unix(1000, 0)

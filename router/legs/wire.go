@@ -18,8 +18,8 @@ type RawWire struct {
 	queue  []queued
 }
 
-// FrameSender sends frames that are whole but for their Ethernet addresses, by one interface and of one family. It returns those that it could not
-// send: *kernel.Router.
+// FrameSender sends frames that are whole but for their Ethernet addresses, by one interface and of one family. It
+// returns those that it could not send: *kernel.Router.
 type FrameSender interface {
 	SendFrames(ifindex int, frames [][]byte) (unsent [][]byte, err error)
 }
@@ -31,13 +31,15 @@ type queued struct {
 	frames  [][]byte
 }
 
+const rawSocket = unix.SOCK_RAW | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
+
 // OpenWire opens the sockets, which needs CAP_NET_RAW. The caller closes them.
 func OpenWire(frames FrameSender) (_ *RawWire, err error) {
 	w := &RawWire{v4: -1, v6: -1, frames: frames}
-	if w.v4, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW); err != nil {
+	if w.v4, err = unix.Socket(unix.AF_INET, rawSocket, unix.IPPROTO_RAW); err != nil {
 		return nil, fmt.Errorf("open a raw socket: %w", err)
 	}
-	if w.v6, err = unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW); err != nil {
+	if w.v6, err = unix.Socket(unix.AF_INET6, rawSocket, unix.IPPROTO_RAW); err != nil {
 		if err != unix.EAFNOSUPPORT { // without IPv6 in the kernel there are no IPv6 surrogates
 			w.Close()
 			return nil, fmt.Errorf("open a raw IPv6 socket: %w", err)
@@ -121,7 +123,9 @@ func (w *RawWire) SYN(l kernel.Leg, mss uint16) error {
 		opts = opts.AppendNOP(2)
 	}
 	opts = opts.AppendNOP(1).AppendWindowScale(kernel.OurWscale)
-	s := packet.Spec{Src: l.Router, Dst: l.Server, Seq: packet.Seq(l.ISS), Flags: packet.SYN, Window: synWindow, Options: opts}
+	s := packet.Spec{
+		Src: l.Router, Dst: l.Server, Seq: packet.Seq(l.ISS), Flags: packet.SYN, Window: synWindow, Options: opts,
+	}
 	if l.Late == 0 {
 		return w.sendSegment(s)
 	}
@@ -141,8 +145,8 @@ func (w *RawWire) ACK(s kernel.Splice, tsval uint32) error {
 }
 
 // badRequest is the response to an unreadable chunked body, as the proxy sends it.
-const badRequest = "HTTP/1.1 400 Bad Request\r\nServer: baton\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n" +
-	"Content-Length: 40\r\n\r\n400 Bad Request: malformed chunked body\n"
+const badRequest = "HTTP/1.1 400 Bad Request\r\nServer: baton\r\nConnection: close\r\n" +
+	"Content-Type: text/plain; charset=utf-8\r\nContent-Length: 40\r\n\r\n400 Bad Request: malformed chunked body\n"
 
 // Refuse answers the current request in place of the surrogate, and closes. Later packets of the client draw a RST.
 func (w *RawWire) Refuse(s kernel.Splice) error {
@@ -156,7 +160,8 @@ func (w *RawWire) Refuse(s kernel.Splice) error {
 	})
 }
 
-// Reset resets a connection at the peer. seq must be the exact next number, as any other would only be challenged (RFC 5961, 3).
+// Reset resets a connection at the peer. seq must be the exact next number, as any other would only be challenged (RFC
+// 5961, 3).
 func (w *RawWire) Reset(from, to netip.AddrPort, seq uint32) error {
 	return w.sendSegment(packet.Spec{Src: from, Dst: to, Seq: packet.Seq(seq), Flags: packet.RST})
 }

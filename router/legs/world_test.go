@@ -42,7 +42,10 @@ func (w *world) OpenLeg(l kernel.Leg) error {
 	if l.Late > 0 {
 		w.late[l.Number] = true
 	}
-	w.splices[l.Number] = &kernel.Splice{Number: l.Number, State: kernel.Opening, Class: l.Class, Surrogate: l.Surrogate, Server: l.Server, Router: l.Router, Keep: l.Keep}
+	w.splices[l.Number] = &kernel.Splice{
+		Number: l.Number, State: kernel.Opening, Class: l.Class, Surrogate: l.Surrogate,
+		Server: l.Server, Router: l.Router, Keep: l.Keep,
+	}
 	return nil
 }
 

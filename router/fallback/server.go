@@ -257,13 +257,16 @@ func (s *Server) closeAll() {
 // linger drains a refused client's connection in the background.
 func (s *Server) linger(g *guard) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closing {
-		go s.forget(g) // takes the lock
-		return g.raw.Close()
+	closing := s.closing
+	if !closing {
+		s.wg.Go(g.drain)
 	}
-	s.wg.Go(g.drain)
-	return nil
+	s.mu.Unlock()
+	if !closing {
+		return nil
+	}
+	defer s.forget(g) // takes the lock
+	return g.raw.Close()
 }
 
 // forget drops a closed connection.

@@ -120,19 +120,24 @@ func (s *Server) Start() error {
 
 // Run serves until ctx is done. Sessions continue in the kernel afterwards. It closes the tap.
 func (s *Server) Run(ctx context.Context) error {
+	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
 		if err := s.o.Kernel.SetConfig(kernel.Config{}); err != nil {
 			s.o.Log.Error("cannot refuse new QUIC connections", "err", err)
 		}
 		s.o.Tap.Close()
 	})
-	defer stop()
-	sweeper := make(chan struct{})
-	go func() {
-		defer close(sweeper)
-		s.sweepUntil(ctx)
+	defer func() {
+		if !stop() {
+			<-stopped // the owner closes the kernel's side next
+		}
 	}()
-	defer func() { <-sweeper }()
+	sweeping, cancel := context.WithCancel(ctx)
+	var sweeper sync.WaitGroup
+	defer sweeper.Wait()
+	defer cancel()
+	sweeper.Go(func() { s.sweepUntil(sweeping) })
 	b := make([]byte, 65536+datapath.VnetHeader+packet.EthernetSize)
 	for {
 		n, err := s.o.Tap.Read(b)

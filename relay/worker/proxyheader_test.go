@@ -2,11 +2,13 @@ package worker
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"baton/document"
 	"baton/relay/config"
@@ -136,4 +138,47 @@ func TestProxyHeader(t *testing.T) {
 	client.Close()
 	server.Close()
 	c.settled()
+}
+
+// TestLookupEndsWithItsFlow: the goroutine that looks up a name ends when the client leaves, and before the worker.
+func TestLookupEndsWithItsFlow(t *testing.T) {
+	for _, leaves := range []bool{true, false} {
+		t.Run(fmt.Sprintf("the client leaves: %t", leaves), func(t *testing.T) {
+			begun, ended := make(chan struct{}), make(chan struct{})
+			r := entryOf(t, config.Connect, func(cfg *config.Config) { cfg.Timeouts.Connect = time.Minute })
+			if err := r.workers[0].ask(func(w *Worker) error {
+				w.o.LookUp = func(ctx context.Context, _ string) ([]netip.Addr, error) {
+					close(begun)
+					<-ctx.Done()
+					close(ended)
+					return nil, ctx.Err()
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			client := r.dial()
+			say(t, client, "CONNECT slow:80 HTTP/1.1\r\nHost: x\r\n\r\n")
+			<-begun
+			if leaves {
+				_ = client.SetLinger(0)
+				client.Close()
+				eventually(t, "the lookup has ended", func() bool { return isClosed(ended) })
+				return
+			}
+			r.workers[0].Close()
+			if !isClosed(ended) {
+				t.Error("the lookup outlives the worker")
+			}
+		})
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }

@@ -24,6 +24,8 @@ type request struct {
 	parser  *proxyheader.Parser      // nil: a trunk
 	pending []byte                   // received bytes that the parser has not consumed
 	others  []netip.Addr             // of the server's name, not tried yet
+	// stopLookup ends the lookup of the server's name; nil: there is none.
+	stopLookup context.CancelFunc
 }
 
 // connectedReply is the reply when the server is connected.
@@ -102,14 +104,17 @@ func (w *Worker) headerDone(s *split) {
 	}
 	s.stage = stageConnecting
 	w.startWait(&s.waiter, waitConnect)
-	host, port, within := t.Host, t.Port, w.waits[waitConnect].after
-	go w.resolve(s, host, port, within)
+	host, port := t.Host, t.Port
+	ctx, cancel := context.WithTimeout(context.Background(), w.waits[waitConnect].after)
+	s.request.stopLookup = cancel
+	w.lookups.Go(func() {
+		defer cancel()
+		w.resolve(ctx, s, host, port)
+	})
 }
 
-// resolve looks up a name on its own goroutine; the worker continues with its addresses.
-func (w *Worker) resolve(s *split, host string, port uint16, within time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), within)
-	defer cancel()
+// resolve looks up a name on its own goroutine, until its flow ends; the worker continues with its addresses.
+func (w *Worker) resolve(ctx context.Context, s *split, host string, port uint16) {
 	addrs, err := w.o.LookUp(ctx, host)
 	if err == nil && len(addrs) == 0 {
 		err = errors.New("no address")

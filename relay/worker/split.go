@@ -272,6 +272,9 @@ func (w *Worker) release(s *split) {
 	if s.request != nil && s.request.answers != nil {
 		close(s.request.answers)
 	}
+	if s.request != nil && s.request.stopLookup != nil {
+		s.request.stopLookup()
+	}
 	delete(w.flows, s)
 	w.leave(s)
 	w.count.Live.Add(-1)

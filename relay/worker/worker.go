@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"runtime"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -69,9 +70,10 @@ type Worker struct {
 	own            bool         // the identities are this worker's
 	tlsHandshakes  []*handshake // incoming trunks in a TLS handshake, oldest first
 	scratch        []byte
-	sealed         []byte        // ciphertext that was received, until it is read
-	events         int           // of the last iteration
-	full           bool          // accepting is suspended
+	sealed         []byte // ciphertext that was received, until it is read
+	events         int    // of the last iteration
+	full           bool   // accepting is suspended
+	lookups        sync.WaitGroup
 	ended          chan struct{} // closed when Run has returned
 	count          Counters
 }
@@ -120,6 +122,7 @@ func New(o Options, cfg *config.Config) (*Worker, error) {
 func (w *Worker) Run() error {
 	runtime.LockOSThread() // and never unlocked
 	defer close(w.ended)
+	defer w.lookups.Wait() // they end with their flows
 	defer w.inbox.refuse(w)
 	if err := w.isolate(); err != nil {
 		return fmt.Errorf("worker %d: %w", w.o.Index, err)

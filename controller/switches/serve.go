@@ -161,7 +161,7 @@ func (s *Server) join(c *channel.Conn, sw *Switch) {
 	s.mu.Unlock()
 	if old != nil {
 		s.o.Log.Warn("switch connects again: its old channel is closed", "switch", sw.Name)
-		go old.Close()
+		s.tasks.Go(func() { old.Close() }) // waits for the peer
 	}
 }
 

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,6 +83,7 @@ func New(o Options) *Controller {
 // switch that connects meanwhile takes over.
 func (c *Controller) Serve(ctx context.Context, conn net.Conn) error {
 	s := newSession(conn, c.o)
+	defer s.receiving.Wait()
 	defer s.close()
 	defer context.AfterFunc(ctx, s.close)()
 	err := c.serve(ctx, s)
@@ -97,7 +99,7 @@ func (c *Controller) serve(ctx context.Context, s *session) error {
 	if err := s.conn.Up(ctx); err != nil {
 		return fmt.Errorf("handshake with the switch: %w", err)
 	}
-	go s.receive(ctx)
+	s.receiving.Go(func() { s.receive(ctx) })
 	features, err := s.conn.Request(ctx, &openflow.FeaturesRequest{})
 	if err != nil {
 		return fmt.Errorf("request the switch's features: %w", err)
@@ -115,18 +117,21 @@ func (c *Controller) serve(ctx context.Context, s *session) error {
 	for {
 		m, ok := s.queue.pop()
 		if !ok {
-			return s.conn.Err()
+			return cmp.Or(s.conn.Err(), errReplaced)
 		}
 		c.handle(s, m)
 	}
 }
 
-// join makes a session the current one.
+// errReplaced ends a session whose switch has connected again, or whose place another switch has taken.
+var errReplaced = errors.New("another connection has taken over")
+
+// join makes a session the current one. The Serve of the one before ends, and closes its connection.
 func (c *Controller) join(ctx context.Context, s *session) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session != nil {
-		go c.session.close()
+		c.session.queue.end()
 		c.forget()
 	}
 	c.session, c.unsure = s, true

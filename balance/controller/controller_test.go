@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -200,6 +201,31 @@ func TestReconnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	empty.has(s, 0)
+}
+
+// TestReplacedConnection: its Serve returns with the reason, and leaves no goroutine.
+func TestReplacedConnection(t *testing.T) {
+	c, d := New(Options{}), newDevice(t)
+	_ = c.Set(t.Context(), ruled(1, 1)) // there is no switch yet
+	first := d.join(c)
+	if err := c.Ready(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	second := newDevice(t)
+	replacing := second.join(c)
+	if err := <-first; !errors.Is(err, errReplaced) {
+		t.Errorf("the first connection has ended with %v", err)
+	}
+	second.mu.Lock()
+	conn := second.conn
+	second.mu.Unlock()
+	conn.Close()
+	<-replacing
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	if bytes.Contains(stacks, []byte("controller.(*session)")) {
+		t.Errorf("a goroutine is left:\n%s", stacks)
+	}
 }
 
 // TestRefused: a refused message is reported with its entry, and the rest is applied; the next change reads the switch's tables.

@@ -12,12 +12,13 @@ import (
 
 // session is a connection to a switch.
 type session struct {
-	conn     *channel.Conn
-	peer     string
-	datapath uint64
-	queue    *queue
-	sent     sent
-	closing  sync.Once
+	conn      *channel.Conn
+	peer      string
+	datapath  uint64
+	queue     *queue
+	sent      sent
+	closing   sync.Once
+	receiving sync.WaitGroup // receive
 }
 
 func newSession(conn net.Conn, o Options) *session {

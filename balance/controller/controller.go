@@ -224,11 +224,6 @@ func (c *Controller) commit(ctx context.Context, wanted tables.Tables, messages 
 		c.refused(r.Request, r.Answer)
 		c.unsure = c.unsure || !optional(r.Request)
 	}
-	select {
-	case <-c.ready:
-	default:
-		close(c.ready)
-	}
 	peer, datapath := c.session.peer, c.session.datapath
 	c.note(func(t *Status) {
 		if !t.Connected {
@@ -237,6 +232,11 @@ func (c *Controller) commit(ctx context.Context, wanted tables.Tables, messages 
 		t.Connected, t.Peer, t.DatapathID, t.Groups, t.Entries = true, peer, datapath, len(wanted.Groups), len(wanted.Entries)
 	})
 	c.noteFlows()
+	select {
+	case <-c.ready:
+	default:
+		close(c.ready) // after the status says so
+	}
 	c.log.Debug("the switch has its tables", "messages", len(messages), "took", time.Since(began))
 	if err != nil {
 		return fmt.Errorf("change the tables of the switch: %w", err)

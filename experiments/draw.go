@@ -14,7 +14,6 @@ import (
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
@@ -25,7 +24,6 @@ const (
 	barPitch   = vg.Length(26)  // from one bar to the next
 	lineHeight = vg.Length(250) // of a panel of lines
 	rowGap     = vg.Length(12)
-	resolution = 144 // of the PNG, dots an inch
 )
 
 var (
@@ -58,16 +56,6 @@ func (p picture) svg() ([]byte, error) {
 }
 
 var fontFamily = regexp.MustCompile(`font-family:Liberation Sans;`)
-
-func (p picture) png() ([]byte, error) {
-	c := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, p.height()), vgimg.UseDPI(resolution))}
-	p.draw(draw.New(c))
-	var b bytes.Buffer
-	if _, err := c.WriteTo(&b); err != nil {
-		return nil, fmt.Errorf("draw %s: %w", p.file, err)
-	}
-	return b.Bytes(), nil
-}
 
 // columns is how many panels stand side by side.
 func (p picture) columns() int {

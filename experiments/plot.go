@@ -29,7 +29,7 @@ const (
 	OfCourse    Aspect = "course"    // of the first round's samples, over the time
 )
 
-// Drawn is a picture that was written: File.svg and File.png.
+// Drawn is a picture that was written: File.svg.
 type Drawn struct{ File, Measure, Title string }
 
 // defaultPlots returns each measure's value, and its CPU time if known.

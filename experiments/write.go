@@ -25,7 +25,7 @@ func (r *Results) Report(dir string, a About) ([]string, error) {
 	return append([]string{report}, files...), nil
 }
 
-// drawAll writes each plot as SVG and PNG; without any, the default ones. What was not measured has no plot.
+// drawAll writes each plot as SVG; without any, the default ones. What was not measured has no plot.
 func (r *Results) drawAll(dir string, plots []Plot) (drawn []Drawn, files []string, err error) {
 	if len(plots) == 0 {
 		plots = r.defaultPlots()
@@ -35,20 +35,15 @@ func (r *Results) drawAll(dir string, plots []Plot) (drawn []Drawn, files []stri
 		if !ok {
 			continue
 		}
-		for _, kind := range []struct {
-			name string
-			draw func() ([]byte, error)
-		}{{".svg", pic.svg}, {".png", pic.png}} {
-			b, err := kind.draw()
-			if err != nil {
-				return nil, nil, err
-			}
-			file := filepath.Join(dir, pic.file+kind.name)
-			if err := os.WriteFile(file, b, 0o644); err != nil {
-				return nil, nil, fmt.Errorf("write plot: %w", err)
-			}
-			files = append(files, file)
+		b, err := pic.svg()
+		if err != nil {
+			return nil, nil, err
 		}
+		file := filepath.Join(dir, pic.file+".svg")
+		if err := os.WriteFile(file, b, 0o644); err != nil {
+			return nil, nil, fmt.Errorf("write plot: %w", err)
+		}
+		files = append(files, file)
 		drawn = append(drawn, Drawn{pic.file, pic.measure, pic.title})
 	}
 	return drawn, files, nil

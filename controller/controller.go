@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"baton/controller/config"
-	"baton/controller/metrics"
 	"baton/controller/network"
 	"baton/controller/northbound"
 	"baton/controller/store"
@@ -184,7 +183,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	running.Go(func() error { c.publish(ctx); return nil })
 	running.Go(func() error { c.cdn.run(ctx); return nil })
 	running.Go(func() error {
-		c.listeners.Serve(ctx, c.backend(), metrics.Handler(c.o.Version, c.Status), c.log)
+		c.listeners.Serve(ctx, c.backend(), c.metrics().Handler(c.o.Version), c.log)
 		return nil
 	})
 	if c.north != nil {

@@ -29,7 +29,8 @@ type fixture struct {
 	t    *testing.T
 	dir  string
 	file string
-	port int // of the northbound
+	port int    // of the northbound
+	more string // keys of listen, each after a comma
 	*Controller
 	stop func()
 }
@@ -54,11 +55,11 @@ func (f *fixture) path(name string) string { return filepath.Join(f.dir, name) }
 func (f *fixture) write(lines string) {
 	f.t.Helper()
 	text := fmt.Sprintf(`name: noc1
-listen: {openflow: ["unix:%s"], control: %s}
+listen: {openflow: ["unix:%s"], control: %s%s}
 northbound: {listen: "127.0.0.1:%d", open: true}
 store: {file: %s}
 discovery: {interval: 100ms}
-%s`, f.path("of"), f.path("control"), f.port, f.path("db"), lines)
+%s`, f.path("of"), f.path("control"), f.more, f.port, f.path("db"), lines)
 	if err := os.WriteFile(f.file, []byte(text), 0o600); err != nil {
 		f.t.Fatal(err)
 	}

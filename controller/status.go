@@ -26,9 +26,12 @@ func (c *Controller) backend() api.Backend {
 			Topology: func(context.Context) (api.ControllerTopology, error) { return c.Topology(), nil },
 		},
 		Reload:   func(context.Context) (api.ReloadResult, error) { return c.Reload() },
-		Counters: daemon.Counters(c.Status, metrics.Series),
+		Counters: daemon.Counters(c.Status, c.metrics().Series),
 	}
 }
+
+// metrics returns the controller's metrics. The northbound server is there since New.
+func (c *Controller) metrics() metrics.Metrics { return metrics.Metrics{Status: c.Status, Northbound: c.north} }
 
 // Status is what the controller has and has done.
 func (c *Controller) Status() (api.ControllerStatus, error) {

@@ -180,7 +180,7 @@ func (f *Forwarder) start(ctx context.Context) (err error) {
 	close(f.ready)
 	if f.cfg.Control != "" {
 		f.tasks.Go(func() {
-			f.listeners.Serve(ctx, f.backend(), metricsHandler(f.version, f.status, f.tally.series), f.log)
+			f.listeners.Serve(ctx, f.backend(), f.Metrics(f.status), f.log)
 		})
 	}
 	f.tasks.Go(f.readUpcalls)

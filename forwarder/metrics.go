@@ -56,8 +56,11 @@ func metricsHandler(version string, status func() (api.ForwarderStatus, error), 
 	return exporter.Process[api.ForwarderStatus]{Namespace: namespace, Version: version, Status: status, Series: series, Unready: unready}.Handler()
 }
 
-// Series are the metrics of a forwarder that has handled no message.
-func Series(s *api.ForwarderStatus) []exporter.Number { return new(tally).series(s) }
+// Metrics serves the metrics and the health of a process with one forwarder. The status is read at each request: the
+// forwarder's own, or for the reference one in which everything has a value.
+func (f *Forwarder) Metrics(status func() (api.ForwarderStatus, error)) http.Handler {
+	return metricsHandler(f.version, status, f.tally.series)
+}
 
 // series are the metrics of a process with one forwarder.
 func (t *tally) series(s *api.ForwarderStatus) []exporter.Number {

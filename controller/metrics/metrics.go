@@ -1,22 +1,38 @@
-// Package metrics exports a controller's status to Prometheus.
+// Package metrics exports a controller's status, and the counts of its northbound server, to Prometheus.
 package metrics
 
 import (
 	"net/http"
 
 	"baton/api"
+	"baton/controller/northbound"
 	"baton/exporter"
 )
 
+// Metrics are those of a controller.
+type Metrics struct {
+	Status     func() (api.ControllerStatus, error)
+	Northbound *northbound.Server // nil: none
+}
+
 // Handler serves the metrics and the health of a controller.
-func Handler(version string, status func() (api.ControllerStatus, error)) http.Handler {
+func (m Metrics) Handler(version string) http.Handler {
 	return exporter.Process[api.ControllerStatus]{
-		Namespace: "baton_controller", Version: version, Status: status, Series: Series, Unready: Unready,
+		Namespace: "baton_controller", Version: version, Status: m.Status, Series: m.Series, Unready: unready,
 	}.Handler()
 }
 
-// Unready says why a controller is not as it should be.
-func Unready(s *api.ControllerStatus) (reasons []string) {
+// Series returns the numbers of a status, and those of the northbound server.
+func (m Metrics) Series(s *api.ControllerStatus) []exporter.Number {
+	n := exporter.Numbers(ofStatus(s))
+	if m.Northbound != nil {
+		m.Northbound.Series(&n)
+	}
+	return n
+}
+
+// unready says why a controller is not as it should be.
+func unready(s *api.ControllerStatus) (reasons []string) {
 	if !s.Store.Answers {
 		reasons = append(reasons, "the store does not answer: "+s.Store.Error)
 	}
@@ -28,8 +44,8 @@ func Unready(s *api.ControllerStatus) (reasons []string) {
 	return reasons
 }
 
-// Series are the numbers of a status.
-func Series(s *api.ControllerStatus) []exporter.Number {
+// ofStatus returns the numbers of a status.
+func ofStatus(s *api.ControllerStatus) []exporter.Number {
 	var n exporter.Numbers
 	for _, sw := range s.Switches {
 		n.Yes("switch_up", "Whether the switch is connected.", sw.Up, "switch", sw.Name)

@@ -15,8 +15,8 @@ import (
 	balance "baton/balance/metrics"
 	controller "baton/controller/metrics"
 	"baton/controller/northbound"
-	"baton/exporter"
 	"baton/forwarder"
+	"baton/forwarder/config"
 	nameserver "baton/nameserver/metrics"
 	purge "baton/purge/metrics"
 	relay "baton/relay/metrics"
@@ -32,10 +32,7 @@ func Exporters() map[string]http.Handler {
 	return map[string]http.Handler{
 		"router": routerHandler(), "relay": relay.Handler("v1", filled[api.RelayStatus]), "anycast": anycast.Handler("v1", filled[api.AnycastStatus]),
 		"balance": balance.Handler("v1", filled[api.BalanceStatus]), "purge": purge.Handler("v1", filled[api.PurgeStatus]),
-		"forwarder": exporter.Process[api.ForwarderStatus]{
-			Namespace: "baton_forwarder", Version: "v1", Status: filled[api.ForwarderStatus], Series: forwarder.Series,
-			Unready: func(*api.ForwarderStatus) []string { return nil },
-		}.Handler(),
+		"forwarder":  forwarder.New(forwarder.Options{Config: &config.Config{}, Version: "v1"}).Metrics(filled[api.ForwarderStatus]),
 		"nameserver": nameserver.Handler("v1", filled[api.NameserverStatus]),
 		"controller": controllerHandler(),
 	}
@@ -68,14 +65,7 @@ func controllerHandler() http.Handler {
 		r.Header.Set("Authorization", "Bearer secret")
 		north.Handler().ServeHTTP(httptest.NewRecorder(), r)
 	}
-	return exporter.Process[api.ControllerStatus]{
-		Namespace: "baton_controller", Version: "v1", Status: filled[api.ControllerStatus], Unready: controller.Unready,
-		Series: func(s *api.ControllerStatus) []exporter.Number {
-			n := exporter.Numbers(controller.Series(s))
-			north.Series(&n)
-			return n
-		},
-	}.Handler()
+	return controller.Metrics{Status: filled[api.ControllerStatus], Northbound: north}.Handler("v1")
 }
 
 // filled returns a status in which each value is set.

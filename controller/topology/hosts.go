@@ -253,13 +253,6 @@ func (g *Graph) forget(h *Host) {
 	}
 }
 
-// Touch keeps a host whose traffic is seen otherwise than by its frames, as by counters.
-func (g *Graph) Touch(now time.Time, mac packet.MAC) {
-	if h := g.hosts[mac]; h != nil {
-		h.Seen = now
-	}
-}
-
 // Locate returns the host with an address.
 func (g *Graph) Locate(address netip.Addr) (Host, bool) {
 	mac, ok := g.owners[address.Unmap().WithZone("")]

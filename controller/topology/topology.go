@@ -63,7 +63,7 @@ type Rules struct {
 	Settle      time.Duration // of a port that came up, before hosts are learnt at it; default: 300 ms
 	Memory      time.Duration // how long a port faces hosts after their last frame; default: 1 min
 	Probe       time.Duration // to answer a probe; default: 500 ms
-	HostTimeout time.Duration // of a host that says nothing; default: 10 min. Hosts whose entries carry traffic are kept by Touch
+	HostTimeout time.Duration // of a host that says nothing, even when it is asked (see Silent); default: 10 min
 	Hosts       int           // in all; default: 65,536
 	PortHosts   int           // at one port; default: 4,096
 	Addresses   int           // of one host; default: 256
@@ -202,20 +202,6 @@ func (g *Graph) SwitchDown(id uint64) {
 	if n := g.nodes[id]; n != nil {
 		n.up = false
 	}
-}
-
-// SwitchRemoved forgets a switch with its links and hosts.
-func (g *Graph) SwitchRemoved(now time.Time, id uint64) Change {
-	var c Change
-	n := g.nodes[id]
-	if n == nil {
-		return c
-	}
-	for _, no := range slices.Sorted(maps.Keys(n.ports)) {
-		c.add(g.PortRemoved(now, id, no))
-	}
-	delete(g.nodes, id)
-	return c
 }
 
 // PortChanged notes a port's state. A port that is not up loses its links at once; its hosts stay known, as traffic to them cannot go elsewhere,

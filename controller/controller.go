@@ -229,6 +229,7 @@ func (c *Controller) follow(ctx context.Context) {
 	if term.Master {
 		role = openflow.RoleMaster
 		c.network.Remember(c.remembered()) // also what another master has recorded since the start
+		c.renewHosts(time.Now())
 		c.cdn.restore()
 	}
 	c.log.Info("role", "master", term.Master, "generation", term.Generation, "holder", term.Holder, "why", term.Why)

@@ -12,11 +12,8 @@ import (
 	"baton/api"
 	"baton/controller/config"
 	"baton/controller/metrics"
-	"baton/controller/store"
 	"baton/controller/topology"
 	"baton/daemon"
-	"baton/openflow"
-	"baton/packet"
 )
 
 func (c *Controller) backend() api.Backend {
@@ -31,7 +28,9 @@ func (c *Controller) backend() api.Backend {
 }
 
 // metrics returns the controller's metrics. The northbound server is there since New.
-func (c *Controller) metrics() metrics.Metrics { return metrics.Metrics{Status: c.Status, Northbound: c.north} }
+func (c *Controller) metrics() metrics.Metrics {
+	return metrics.Metrics{Status: c.Status, Northbound: c.north}
+}
 
 // Status is what the controller has and has done.
 func (c *Controller) Status() (api.ControllerStatus, error) {
@@ -142,6 +141,8 @@ const newsPause = 50 * time.Millisecond
 
 // publish follows the topology and the store's term until ctx ends.
 func (c *Controller) publish(ctx context.Context) {
+	renewal := time.NewTicker(hostRenewal)
+	defer renewal.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -152,9 +153,12 @@ func (c *Controller) publish(ctx context.Context) {
 		case <-c.edits:
 			c.cdn.changed()
 			continue
+		case now := <-renewal.C:
+			c.renewHosts(now)
+			continue
 		case <-c.news:
 		}
-		c.record()
+		c.recordHosts()
 		c.cdn.follow(ctx)
 		if c.hub.Watched(api.TopicTopology) {
 			c.hub.Publish(api.TopicTopology, c.Topology())
@@ -164,43 +168,6 @@ func (c *Controller) publish(ctx context.Context) {
 		case <-time.After(newsPause):
 		}
 	}
-}
-
-// hostLease is how long after its last move a host is believed to be where it was, by a controller that starts.
-const hostLease = 24 * time.Hour
-
-// record writes the places of hosts to the store: they cannot be derived from the switches with their addresses.
-func (c *Controller) record() {
-	c.mu.Lock()
-	moved, left := c.moved, c.left
-	c.moved, c.left = map[packet.MAC]topology.Host{}, map[packet.MAC]bool{}
-	c.mu.Unlock()
-	if !c.store.Term().Master {
-		return
-	}
-	for _, h := range moved {
-		c.store.Hosts.Record(store.Host{MAC: h.MAC.String(), Addresses: h.Addresses, At: at(h.At), Until: time.Now().Add(hostLease)})
-	}
-	for mac := range left {
-		c.store.Hosts.Forget(mac.String())
-	}
-}
-
-// remembered are the hosts of the store.
-func (c *Controller) remembered() []topology.Host {
-	var all []topology.Host
-	for _, h := range c.store.Hosts.All() {
-		var m packet.MAC
-		var dpid uint64
-		if _, err := fmt.Sscanf(h.MAC, "%02x:%02x:%02x:%02x:%02x:%02x", &m[0], &m[1], &m[2], &m[3], &m[4], &m[5]); err != nil {
-			continue
-		}
-		if _, err := fmt.Sscanf(h.At.Switch, "%x", &dpid); err != nil || time.Now().After(h.Until) {
-			continue
-		}
-		all = append(all, topology.Host{MAC: m, Addresses: h.Addresses, At: topology.Point{Switch: dpid, Port: openflow.PortNo(h.At.Port)}})
-	}
-	return all
 }
 
 // fixed are the settings that only a restart changes.

@@ -1,7 +1,5 @@
 // Package probe measures round-trip times to TCP ports as in the paper (Pied Piper, section 2.2): the minimum of several times from a SYN
 // to its SYN-ACK. It needs no ICMP, and a port that refuses works as well: its RST is as fast.
-//
-// RTT measures one address. A Keeper keeps the measurements of many up to date.
 package probe
 
 import (
@@ -65,12 +63,6 @@ type Result struct {
 	Median   time.Duration
 	Why      string // of the last loss, "" without one
 }
-
-// Answered is the number of SYNs with an RTT.
-func (r Result) Answered() int { return r.Accepted + r.Refused }
-
-// Loss is the share of lost SYNs, 0 to 1.
-func (r Result) Loss() float64 { return float64(r.Lost) / float64(max(1, r.Answered()+r.Lost)) }
 
 // RTT measures the round-trip time to a TCP port. It resets an accepted connection at once, so that nothing remains here, nor at the other
 // end unless the reset is lost; so a port that refuses, or a server that closes idle connections, is the better target. A failure of this

@@ -2,7 +2,6 @@ package alive
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -134,35 +133,6 @@ func each(from, to int, event string) (lines []string) {
 	return lines
 }
 
-func TestUsable(t *testing.T) {
-	of := func(states ...State) (out []Verdict) {
-		for _, s := range states {
-			out = append(out, Verdict{State: s})
-		}
-		return out
-	}
-	tests := []struct {
-		name     string
-		verdicts []Verdict
-		able     []bool
-		want     []bool
-	}{
-		{"those that are alive", of(Alive, Dead, Alive, Portal, Unknown), []bool{true, true, true, true, true}, []bool{true, false, true, false, false}},
-		{"of those that are able", of(Alive, Alive), []bool{false, true}, []bool{false, true}},
-		{"none has answered yet", of(Unknown, Unknown), []bool{true, true}, []bool{true, true}},
-		{"the server is dead, or all links", of(Dead, Dead, Portal), []bool{true, false, true}, []bool{true, false, true}},
-		{"who is alive is not able", of(Alive, Dead), []bool{false, true}, []bool{false, true}},
-		{"none", nil, nil, nil},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := Usable(tt.verdicts, tt.able); !slices.Equal(got, tt.want) {
-				t.Errorf("Usable = %v, want %v", got, tt.want)
-			}
-		})
-	}
-}
-
 func TestJudge(t *testing.T) {
 	const where = "http://probe.example/204"
 	tests := []struct {
@@ -199,3 +169,6 @@ func TestJudge(t *testing.T) {
 		})
 	}
 }
+
+// String returns the word of a state in the tables above.
+func (s State) String() string { return [...]string{"unknown", "alive", "dead", "portal"}[s] }

@@ -124,13 +124,6 @@ func (p *Prober) Answered(link string, answers bool) {
 	p.rouse()
 }
 
-// List returns the verdicts on all links, in the order of Update.
-func (p *Prober) List() []Verdict {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.verdicts()
-}
-
 func (p *Prober) verdicts() []Verdict {
 	out := make([]Verdict, len(p.probed))
 	for i, q := range p.probed {

@@ -53,15 +53,15 @@ func TestUpdate(t *testing.T) {
 			p.Update(cfg, []links.Link{usableLink(1)})
 			p.Answered("a", false)
 			p.Answered("b", true)
-			if got := p.List()[0].State; got != Unknown {
+			if got := p.verdicts()[0].State; got != Unknown {
 				t.Fatalf("before an answer: %v", got)
 			}
 			p.Answered("a", true)
-			if got := p.List()[0].State; got != Alive {
+			if got := p.verdicts()[0].State; got != Alive {
 				t.Fatalf("after an answer: %v", got)
 			}
 			p.Update(tt.cfg, []links.Link{tt.next})
-			if got := p.List()[0].State; got != tt.want {
+			if got := p.verdicts()[0].State; got != tt.want {
 				t.Errorf("after the change: %v, want %v", got, tt.want)
 			}
 		})
@@ -84,16 +84,16 @@ func TestLateAnswer(t *testing.T) {
 	round := p.probed[0].round
 	p.Update(cfg, []links.Link{next})
 	p.askServer(t.Context(), p.probed[0], l, probe, round)
-	if got := p.List()[0].State; got != Unknown {
+	if got := p.verdicts()[0].State; got != Unknown {
 		t.Errorf("after an answer to an earlier question: %v", got)
 	}
 	p.askServer(t.Context(), p.probed[0], next, probe, p.probed[0].round)
-	if got := p.List()[0].State; got != Alive {
+	if got := p.verdicts()[0].State; got != Alive {
 		t.Errorf("after an answer: %v", got)
 	}
 	status = http.StatusOK
 	p.askServer(t.Context(), p.probed[0], next, probe, p.probed[0].round)
-	if got := p.List()[0]; got.State != Portal || got.URL != s.URL {
+	if got := p.verdicts()[0]; got.State != Portal || got.URL != s.URL {
 		t.Errorf("after another's answer: %v", got)
 	}
 }

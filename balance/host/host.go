@@ -101,25 +101,6 @@ func (h *Host) Divert() error {
 	return nil
 }
 
-// Undivert routes new connections by the main table again, before the switch stops and its connections are ended. All else stays until
-// Close.
-func (h *Host) Undivert() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.diverted = false
-	var errs []error
-	for _, d := range h.plan.Divert {
-		if slices.ContainsFunc(h.journal.items, func(i Item) bool { return same(i, d) }) {
-			_, err := h.undo(d)
-			errs = append(errs, err)
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("stop diverting connections: %w", err)
-	}
-	return nil
-}
-
 // Refresh attaches to control groups that were created again, as for a restarted service, and repairs what somebody else has removed:
 // systemd-networkd removes foreign rules when it starts. Call it about once a second. missing are control groups that do not exist. It also
 // returns errors of following VPNs' default routes.

@@ -118,11 +118,6 @@ func TestPaths(t *testing.T) {
 	n.wantPaths("no IPv6", map[string]string{server6: "via 2001:db8::1 dev eth0", server4: "dev bal0"}) // as main says
 	n.do(func() error { return h.Prepare(Make(n.state())) })
 	n.wantPaths("as at first", internal)
-	n.do(h.Undivert)
-	n.wantPaths("diverted no more", direct)
-	n.do(h.Divert)
-	n.wantPaths("diverted again", internal)
-	n.do(h.Undivert)
 	n.do(h.Close)
 	n.wantPaths("closed", direct)
 }

@@ -105,9 +105,6 @@ func (r *Reader) find(unknown map[tuple]int, flows []Flow) error {
 	})
 }
 
-// Forget drops the links of connections, because port numbers have changed.
-func (r *Reader) Forget() { clear(r.places) }
-
 // ReadCounters reads all traffic of an interface: traffic that bypasses the switch also counts, for the capacity and for caps.
 func ReadCounters(ifindex int) (Counters, error) {
 	l, err := netlink.LinkByIndex(ifindex)

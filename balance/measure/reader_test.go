@@ -83,11 +83,11 @@ func TestReader(t *testing.T) {
 	check(2, map[netip.AddrPort]int{first: 0, second: 1, third: nowhere})
 	check(2, map[netip.AddrPort]int{first: 0, second: 1, third: nowhere})
 	memory[third], memory[first] = tables.FirstLink+2, tables.FirstLink+3
-	r.Forget()
+	clear(r.places)
 	check(3, map[netip.AddrPort]int{first: 3, second: 1, third: 2})
 	broken := errors.New("no memory")
 	r.bindings = func(func(uint8, netip.AddrPort, netip.AddrPort, uint32) bool) error { return broken }
-	r.Forget()
+	clear(r.places)
 	if _, listed, err := r.Flows(now + time.Hour); listed || !errors.Is(err, broken) {
 		t.Errorf("listed %v, %v", listed, err)
 	}

@@ -2,6 +2,7 @@ package tables
 
 import (
 	"flag"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -147,4 +148,16 @@ func TestOptions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// String formats the tables, one line for each group and entry.
+func (t Tables) String() string {
+	var b strings.Builder
+	for _, g := range t.Groups {
+		fmt.Fprintln(&b, Text(g))
+	}
+	for _, e := range t.Entries {
+		fmt.Fprintln(&b, Text(e))
+	}
+	return b.String()
 }

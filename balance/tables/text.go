@@ -97,15 +97,3 @@ func actionText(a openflow.Action) string {
 	}
 	return strings.ToLower(a.Type().String())
 }
-
-// String formats the tables, one line for each group and entry.
-func (t Tables) String() string {
-	var b strings.Builder
-	for _, g := range t.Groups {
-		fmt.Fprintln(&b, Text(g))
-	}
-	for _, e := range t.Entries {
-		fmt.Fprintln(&b, Text(e))
-	}
-	return b.String()
-}

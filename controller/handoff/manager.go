@@ -160,13 +160,6 @@ func (m *Manager) Close() {
 	m.run.Wait()
 }
 
-// SetAddresses replaces what is served. The entries of Watched are the caller's.
-func (m *Manager) SetAddresses(a Addresses) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.index = newIndex(a)
-}
-
 // Watched are the entries that each switch must have.
 func (m *Manager) Watched() []*openflow.FlowMod {
 	m.mu.Lock()

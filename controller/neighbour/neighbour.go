@@ -15,8 +15,6 @@ const EtherTypeARP packet.EtherType = 0x0806
 
 // Types of neighbour discovery messages (RFC 4861, section 4).
 const (
-	RouterSolicitation   = 133
-	RouterAdvertisement  = 134
 	NeighbourSolicit     = 135
 	NeighbourAdvertise   = 136
 	protocolICMPv6       = 58

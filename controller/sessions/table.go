@@ -96,9 +96,6 @@ func (t *Table) Counts() Counts {
 	return c
 }
 
-// Len is the number of sessions.
-func (t *Table) Len() int { return len(t.sessions) }
-
 // Session returns a session.
 func (t *Table) Session(w Way) *Session { return t.sessions[w] }
 

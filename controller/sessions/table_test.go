@@ -161,7 +161,7 @@ func TestEnds(t *testing.T) {
 			if gone := s.Tick(s.now.Add(2 * time.Second)); len(gone) != 0 {
 				t.Errorf("forgotten at once: %v", gone)
 			}
-			if gone := s.Tick(s.now.Add(3 * time.Second)); len(gone) != 1 || gone[0].Why != "closed" || s.Len() != 0 {
+			if gone := s.Tick(s.now.Add(3 * time.Second)); len(gone) != 1 || gone[0].Why != "closed" || len(s.sessions) != 0 {
 				t.Errorf("%v", gone)
 			}
 		})
@@ -236,11 +236,11 @@ func TestReuse(t *testing.T) {
 		t.Errorf("a repeated SYN: %+v", seen)
 	}
 	seen := s.say(client, service, packet.SYN, 7777, 0, 0)
-	if seen.Retired != old || seen.Session == nil || seen.Session == old || s.Len() != 1 || s.Counts().Retired != 1 {
+	if seen.Retired != old || seen.Session == nil || seen.Session == old || len(s.sessions) != 1 || s.Counts().Retired != 1 {
 		t.Errorf("%+v", seen)
 	}
 	s.Remove(old) // it is not there: the other one stays
-	if s.Len() != 1 || s.prefixes[prefix(client.Addr())] != 1 {
+	if len(s.sessions) != 1 || s.prefixes[prefix(client.Addr())] != 1 {
 		t.Error("removing the old session has removed the other")
 	}
 }
@@ -262,8 +262,8 @@ func TestLimits(t *testing.T) {
 		t.Error("a sixth session")
 	}
 	s.Tick(start.Add(time.Hour))
-	if s.Len() != 0 || len(s.prefixes) != 0 {
-		t.Errorf("%d sessions, %d prefixes are left", s.Len(), len(s.prefixes))
+	if len(s.sessions) != 0 || len(s.prefixes) != 0 {
+		t.Errorf("%d sessions, %d prefixes are left", len(s.sessions), len(s.prefixes))
 	}
 }
 
@@ -314,12 +314,12 @@ func FuzzSee(f *testing.F) {
 				s.Tick(now)
 			}
 		}
-		if s.Len() != len(s.due) || s.Len() > 3 {
-			t.Errorf("%d sessions, %d deadlines", s.Len(), len(s.due))
+		if len(s.sessions) != len(s.due) || len(s.sessions) > 3 {
+			t.Errorf("%d sessions, %d deadlines", len(s.sessions), len(s.due))
 		}
 		s.Tick(now.Add(1000000 * time.Hour))
-		if s.Len() != 0 || len(s.legs) != 0 || len(s.prefixes) != 0 {
-			t.Errorf("%d sessions, %d legs, %d prefixes are left", s.Len(), len(s.legs), len(s.prefixes))
+		if len(s.sessions) != 0 || len(s.legs) != 0 || len(s.prefixes) != 0 {
+			t.Errorf("%d sessions, %d legs, %d prefixes are left", len(s.sessions), len(s.legs), len(s.prefixes))
 		}
 	})
 }

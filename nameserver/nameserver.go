@@ -126,12 +126,6 @@ func (n *Nameserver) Run(ctx context.Context) error {
 	return running.Wait()
 }
 
-// Close releases the sockets if Run was never called.
-func (n *Nameserver) Close() error {
-	_ = n.sockets.Close()
-	return n.listeners.Close()
-}
-
 // fixed are the settings that only a restart changes.
 func fixed(old, next *config.Config) (keys []string) {
 	for key, same := range map[string]bool{

@@ -22,15 +22,6 @@ type Options struct {
 	Routed map[string]string // names whose addresses are chosen for each client, absolute, and their rules
 }
 
-// A Mistake is one in a zone file.
-type Mistake struct {
-	File string
-	Line int
-	Text string
-}
-
-func (m *Mistake) Error() string { return fmt.Sprintf("%s:%d: %s", m.File, m.Line, m.Text) }
-
 // maxMistakes is how many mistakes of a zone are told.
 const maxMistakes = 20
 

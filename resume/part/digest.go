@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash"
 	"net/http"
-	"slices"
 
 	"github.com/dunglas/httpsfv"
 )
@@ -103,14 +102,4 @@ func (c *Check) Err() error {
 		return fmt.Errorf("check the digest: %s is %x, announced is %x", c.name, got, c.want)
 	}
 	return nil
-}
-
-// Algorithms returns the names of the digests that can be checked.
-func Algorithms() []string {
-	var names []string
-	for _, a := range algorithms {
-		names = append(names, a.name)
-	}
-	slices.Sort(names)
-	return names
 }

@@ -84,7 +84,7 @@ func TestDigests(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := part.ParseDigests(http.Header{"Repr-Digest": tt.lines}, part.ReprDigest)
 			var names []string
-			for _, name := range part.Algorithms() {
+			for _, name := range []string{"sha-256", "sha-512"} {
 				if d[name] != nil {
 					names = append(names, name)
 				}

@@ -241,6 +241,3 @@ func (g *Guest) Kill() error {
 	}
 	return errors.Join(g.process.Kill(), os.RemoveAll(g.dir))
 }
-
-// Done is closed when the guest has ended.
-func (g *Guest) Done() <-chan struct{} { return g.process.Done() }

@@ -1,6 +1,10 @@
 package handoff
 
-import "time"
+import (
+	"time"
+
+	"baton/controller/switches"
+)
 
 // await has a session watched until its surrogate's answer begins. The lock is held.
 func (m *Manager) await(h *handoff) {
@@ -36,7 +40,7 @@ func (m *Manager) unwatch(h *handoff) {
 // endCopies ends those of a surrogate's first packets. The lock is held.
 func (m *Manager) endCopies(h *handoff) {
 	for _, mod := range h.plan.Mods {
-		if mod.Priority == priorityAnswer {
+		if mod.Priority == switches.PriorityAnswer {
 			m.send(mod.Switch, strictly(mod.FlowMod))
 		}
 	}

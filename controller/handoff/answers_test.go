@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"baton/controller/switches"
 	"baton/packet"
 )
 
@@ -36,7 +37,7 @@ func TestUnanswered(t *testing.T) {
 			p.mu.Unlock()
 			copies := 0
 			for _, m := range p.net.entries[3] {
-				if m.Priority == priorityAnswer {
+				if m.Priority == switches.PriorityAnswer {
 					copies++
 				}
 			}

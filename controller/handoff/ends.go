@@ -8,6 +8,7 @@ import (
 
 	"baton/api"
 	"baton/controller/sessions"
+	"baton/controller/switches"
 	"baton/openflow"
 	"baton/packet"
 )
@@ -65,7 +66,7 @@ func (m *Manager) retire(s *sessions.Session) {
 
 // FlowGone notes that an entry has ended. It returns false for an entry of another module.
 func (m *Manager) FlowGone(sw uint64, r *openflow.FlowRemoved) bool {
-	if r.Cookie&cookieMask != cookieBase {
+	if r.Cookie&switches.ModuleMask != cookie(0) {
 		return false
 	}
 	m.mu.Lock()
@@ -126,7 +127,7 @@ func (m *Manager) Wanted(sw uint64) []*openflow.FlowMod {
 
 // lasting reports whether an entry is needed as long as the session lasts.
 func (m Mod) lasting() bool {
-	return (m.Priority == priorityHanded || m.Priority == priorityEnd) && len(m.Instructions) > 0
+	return (m.Priority == switches.PriorityHanded || m.Priority == switches.PriorityEnd) && len(m.Instructions) > 0
 }
 
 // Reroute brings handed-over sessions to the paths of the moment, after the topology has changed.
@@ -170,7 +171,7 @@ func (m *Manager) reroute(ctx context.Context, h *handoff) {
 		if !mod.lasting() {
 			continue
 		}
-		if before, ok := had[mod.key()]; !ok || fmt.Sprint(before.Instructions) != fmt.Sprint(mod.Instructions) {
+		if before, ok := had[mod.key()]; !ok || !switches.SameInstructions(before.Instructions, mod.Instructions) {
 			changed = append(changed, mod)
 		}
 		delete(had, mod.key())
@@ -225,7 +226,7 @@ func (m *Manager) pass(s *sessions.Session) {
 }
 
 func passing(id uint32, match openflow.Match, actions ...openflow.Action) *openflow.FlowMod {
-	e := entry(priorityPassed, id, match, actions...)
+	e := entry(switches.PriorityPassed, id, match, actions...)
 	e.Idle = passSeconds
 	return e
 }

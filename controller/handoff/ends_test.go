@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"baton/api"
+	"baton/controller/switches"
 	"baton/openflow"
 	"baton/packet"
 )
@@ -60,7 +61,7 @@ func TestFinished(t *testing.T) {
 	if idle[endSeconds] != 1 || p.net.count() != entries || p.Counts().Ended != 0 {
 		t.Errorf("by idle time: %v, %d entries before, %d ended", idle, entries, p.Counts().Ended)
 	}
-	p.FlowGone(3, &openflow.FlowRemoved{Cookie: cookieBase | p.Handoffs()[0].ID, Reason: openflow.RemovedIdleTimeout})
+	p.FlowGone(3, &openflow.FlowRemoved{Cookie: cookie(uint32(p.Handoffs()[0].ID)), Reason: openflow.RemovedIdleTimeout})
 	if p.net.count() != 0 || p.Counts().Ended != 1 {
 		t.Errorf("%d entries are left", p.net.count())
 	}
@@ -181,7 +182,7 @@ func TestReroute(t *testing.T) {
 		t.Error("the access switch does not use the other link")
 	}
 	for _, e := range p.net.entries[3] {
-		if e.Priority == priorityAnswer {
+		if e.Priority == switches.PriorityAnswer {
 			t.Error("copies of the surrogate's packets still go by the old link")
 		}
 	}

@@ -275,7 +275,7 @@ func TestHandoff(t *testing.T) {
 	if p.FlowGone(3, &openflow.FlowRemoved{Cookie: 0xb701 << 48}) {
 		t.Error("another module's entry")
 	}
-	p.FlowGone(3, &openflow.FlowRemoved{Cookie: cookieBase | id, Reason: openflow.RemovedIdleTimeout, Packets: 5, Octets: 500})
+	p.FlowGone(3, &openflow.FlowRemoved{Cookie: cookie(uint32(id)), Reason: openflow.RemovedIdleTimeout, Packets: 5, Octets: 500})
 	if c := p.Counts(); p.net.count() != 0 || c.Ended != 1 || c.Bytes != 500 || c.Live != 0 || p.state() != "" {
 		t.Errorf("%d entries are left; %+v", p.net.count(), c)
 	}

@@ -8,28 +8,14 @@ import (
 	"slices"
 
 	"baton/controller/sessions"
+	"baton/controller/switches"
 	"baton/openflow"
 	"baton/packet"
 	"baton/splice"
 )
 
-// Priorities of flow entries (the layout of a switch's table).
-const (
-	priorityWatched = 200 // sessions to and from services: to the controller
-	priorityPassed  = 250 // sessions that the request router serves itself: not to the controller
-	priorityHanded  = 300
-	priorityAnswer  = 301 // a surrogate's first packets: to the controller, too
-	priorityEnd     = 302 // a client's FIN or RST: to the controller, too
-	prioritySigns   = 310 // SYNs to services, RSTs of surrogates: to the controller
-)
-
-// Cookies of this module's entries: 0xb7, 2, two bytes of zero, and the handoff's number.
-const (
-	cookieBase uint64 = 0xb702 << 48
-	cookieMask uint64 = 0xffff << 48
-)
-
-func cookie(id uint32) uint64 { return cookieBase | uint64(id) }
+// cookie returns that of a handoff's entries.
+func cookie(id uint32) uint64 { return switches.Cookie(switches.ModuleHandoff, id) }
 
 // Hop is a switch on a path: packets come in at In and leave at Out.
 type Hop struct {
@@ -139,7 +125,7 @@ func mark(id uint32) packet.MAC {
 }
 
 func (b *builder) add(match openflow.Match, actions ...openflow.Action) *openflow.FlowMod {
-	m := entry(priorityHanded, b.id, match, actions...)
+	m := entry(switches.PriorityHanded, b.id, match, actions...)
 	m.Idle = b.limits.Idle
 	return m
 }
@@ -154,14 +140,14 @@ func entry(priority uint16, id uint32, match openflow.Match, actions ...openflow
 }
 
 func (b *builder) block(at sessions.Point, t splice.Tuple) *openflow.FlowMod {
-	m := entry(priorityHanded, b.id, matches(openflow.Match{}.Port(at.Port), t))
+	m := entry(switches.PriorityHanded, b.id, matches(openflow.Match{}.Port(at.Port), t))
 	m.Idle = blockSeconds
 	return m
 }
 
 // firstBlock is flow mod 1. It ends by itself if the controller does not come back to it.
 func firstBlock(id uint32, at sessions.Point, t splice.Tuple) *openflow.FlowMod {
-	m := entry(priorityHanded, id, matches(openflow.Match{}.Port(at.Port), t))
+	m := entry(switches.PriorityHanded, id, matches(openflow.Match{}.Port(at.Port), t))
 	m.Hard = blockSeconds
 	return m
 }
@@ -227,14 +213,14 @@ func (b *builder) marked(t splice.Tuple) openflow.Match {
 
 // answer is flow mod 2 with a copy for the controller, for the surrogate's first packets.
 func (b *builder) answer(at uint64, two *openflow.FlowMod) Mod {
-	a := copied(two, priorityAnswer)
+	a := copied(two, switches.PriorityAnswer)
 	a.Idle, a.Hard = 0, b.limits.Answer
 	return Mod{"flow mod 2, with a copy of the first answer", at, a}
 }
 
 // end is flow mod 5 with a copy for the controller, for the client's FIN or RST. The surrogate gets it, too: only it can tell whether a RST is its client's.
 func (*builder) end(at uint64, five *openflow.FlowMod, flag packet.Flags) Mod {
-	e := copied(five, priorityEnd)
+	e := copied(five, switches.PriorityEnd)
 	e.Flags = 0
 	e.Match = slices.Clone(five.Match).UintMasked(openflow.FieldTCPFlags, uint64(flag), uint64(flag))
 	return Mod{fmt.Sprintf("flow mod 5, with a copy of the client's %v", flag), at, e}

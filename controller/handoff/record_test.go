@@ -58,7 +58,7 @@ func TestRestore(t *testing.T) {
 	if out := next.net.sent(); len(out) != 0 {
 		t.Errorf("a packet of the client was passed on: %v", out)
 	}
-	next.FlowGone(3, &openflow.FlowRemoved{Cookie: cookieBase | uint64(r.ID), Reason: openflow.RemovedIdleTimeout})
+	next.FlowGone(3, &openflow.FlowRemoved{Cookie: cookie(uint32(r.ID)), Reason: openflow.RemovedIdleTimeout})
 	if c := next.Counts(); next.net.count() != 0 || c.Ended != 1 || c.Live != 0 || len(forgotten) != 1 || forgotten[0] != r.ID {
 		t.Errorf("%d entries are left, %v are forgotten; %+v", next.net.count(), forgotten, c)
 	}

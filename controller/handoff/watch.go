@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"baton/controller/sessions"
+	"baton/controller/switches"
 	"baton/openflow"
 	"baton/packet"
 )
@@ -87,19 +88,19 @@ func (a Addresses) Watched() []*openflow.FlowMod {
 		at := s.Address
 		tcp := family(nil, at.Addr()).Uint(openflow.FieldIPProto, uint64(packet.ProtocolTCP))
 		in := to(slices.Clone(tcp), at.Addr()).Uint(openflow.FieldTCPDst, uint64(at.Port()))
-		watch(priorityWatched, in)
-		watch(priorityWatched, from(slices.Clone(tcp), at.Addr()).Uint(openflow.FieldTCPSrc, uint64(at.Port())))
-		watch(prioritySigns, slices.Clone(in).UintMasked(openflow.FieldTCPFlags, uint64(packet.SYN), uint64(packet.SYN|packet.ACK)))
+		watch(switches.PriorityWatched, in)
+		watch(switches.PriorityWatched, from(slices.Clone(tcp), at.Addr()).Uint(openflow.FieldTCPSrc, uint64(at.Port())))
+		watch(switches.PrioritySigns, slices.Clone(in).UintMasked(openflow.FieldTCPFlags, uint64(packet.SYN), uint64(packet.SYN|packet.ACK)))
 		for _, g := range a.Surrogates {
 			for _, r := range s.routers() {
 				if r.Is4() != g.Address.Addr().Is4() {
 					continue
 				}
 				tcp := family(nil, r).Uint(openflow.FieldIPProto, uint64(packet.ProtocolTCP))
-				watch(priorityWatched, to(from(slices.Clone(tcp), r), g.Address.Addr()).Uint(openflow.FieldTCPDst, uint64(g.Address.Port())))
+				watch(switches.PriorityWatched, to(from(slices.Clone(tcp), r), g.Address.Addr()).Uint(openflow.FieldTCPDst, uint64(g.Address.Port())))
 				answers := to(from(slices.Clone(tcp), g.Address.Addr()), r).Uint(openflow.FieldTCPSrc, uint64(g.Address.Port()))
-				watch(priorityWatched, answers)
-				watch(prioritySigns, slices.Clone(answers).UintMasked(openflow.FieldTCPFlags, uint64(packet.RST), uint64(packet.RST)))
+				watch(switches.PriorityWatched, answers)
+				watch(switches.PrioritySigns, slices.Clone(answers).UintMasked(openflow.FieldTCPFlags, uint64(packet.RST), uint64(packet.RST)))
 			}
 		}
 	}

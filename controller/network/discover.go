@@ -8,7 +8,6 @@ import (
 
 	"baton/controller/lldp"
 	"baton/controller/neighbour"
-	"baton/controller/paths"
 	"baton/controller/switches"
 	"baton/controller/topology"
 	"baton/openflow"
@@ -32,11 +31,11 @@ func basics() []*openflow.FlowMod {
 		return kind(packet.EtherTypeIPv6).Uint(openflow.FieldIPProto, 58).Uint(openflow.FieldICMPv6Type, t)
 	}
 	return []*openflow.FlowMod{
-		entry(paths.PriorityMiss, nil),
-		entry(paths.PriorityDiscovery, kind(lldp.EtherType)),
-		entry(paths.PriorityDiscovery, kind(neighbour.EtherTypeARP)),
-		entry(paths.PriorityDiscovery, nd(neighbour.NeighbourSolicit)),
-		entry(paths.PriorityDiscovery, nd(neighbour.NeighbourAdvertise)),
+		entry(switches.PriorityMiss, nil),
+		entry(switches.PriorityDiscovery, kind(lldp.EtherType)),
+		entry(switches.PriorityDiscovery, kind(neighbour.EtherTypeARP)),
+		entry(switches.PriorityDiscovery, nd(neighbour.NeighbourSolicit)),
+		entry(switches.PriorityDiscovery, nd(neighbour.NeighbourAdvertise)),
 	}
 }
 

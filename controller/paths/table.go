@@ -19,15 +19,6 @@ import (
 	"baton/packet"
 )
 
-// Priorities of flow entries, for all modules.
-const (
-	PriorityMiss      = 0
-	PriorityPath      = 100
-	PriorityWatch     = 200
-	PriorityHandoff   = 300
-	PriorityDiscovery = 1000
-)
-
 // Spread is how equal paths are chosen.
 type Spread string
 
@@ -50,7 +41,7 @@ var Cookie = switches.Cookie(switches.ModulePaths, 0)
 // Entry is the flow mod of a switch in a tree.
 func Entry(k Key, out openflow.PortNo) *openflow.FlowMod {
 	m := openflow.NewFlowMod(openflow.FlowAdd)
-	m.Priority, m.Cookie, m.Match = PriorityPath, Cookie, k.match()
+	m.Priority, m.Cookie, m.Match = switches.PriorityPath, Cookie, k.match()
 	m.Instructions = []openflow.Instruction{openflow.InstructionApplyActions{Actions: []openflow.Action{openflow.ActionOutput{Port: out}}}}
 	return m
 }
@@ -58,7 +49,7 @@ func Entry(k Key, out openflow.PortNo) *openflow.FlowMod {
 // Removal is the flow mod that removes it.
 func Removal(k Key) *openflow.FlowMod {
 	m := openflow.NewFlowMod(openflow.FlowDeleteStrict)
-	m.Priority, m.Cookie, m.CookieMask, m.Match = PriorityPath, Cookie, 1<<64-1, k.match()
+	m.Priority, m.Cookie, m.CookieMask, m.Match = switches.PriorityPath, Cookie, 1<<64-1, k.match()
 	return m
 }
 
@@ -81,7 +72,7 @@ func (k Key) flow() uint64 {
 // parse reads a flow entry. False: it is none of a path as they are made here.
 func parse(e openflow.FlowStats) (Key, openflow.PortNo, bool) {
 	var k Key
-	if e.Priority != PriorityPath || e.Table != 0 || len(e.Instructions) != 1 {
+	if e.Priority != switches.PriorityPath || e.Table != 0 || len(e.Instructions) != 1 {
 		return k, 0, false
 	}
 	for t, err := range e.Match.All() {

@@ -9,25 +9,6 @@ import (
 	"baton/openflow"
 )
 
-// Owner is the top byte of the cookies of Baton's flow entries; the byte behind it is the module.
-const Owner uint64 = 0xb7 << 56
-
-// Modules of cookies.
-const (
-	ModulePaths     uint64 = 1
-	ModuleHandoff   uint64 = 2
-	ModuleDiscovery uint64 = 3
-)
-
-// Masks of cookies: of every module, and of one.
-const (
-	OwnerMask  uint64 = 0xff << 56
-	ModuleMask uint64 = 0xffff << 48
-)
-
-// Cookie is that of a module's entry.
-func Cookie(module uint64, id uint32) uint64 { return Owner | module<<48 | uint64(id) }
-
 // Difference returns the flow mods that make the entries of a switch the wanted ones: the removals first, then what is missing or different. An
 // entry is known by table, priority and match. Packets that meet an entry which stays are not disturbed. Entries that keep names stay, too.
 func Difference(have []openflow.FlowStats, want []*openflow.FlowMod, keep func(openflow.FlowStats) bool) []openflow.Message {
@@ -43,7 +24,8 @@ func Difference(have []openflow.FlowStats, want []*openflow.FlowMod, keep func(o
 		switch {
 		case m == nil && (keep == nil || !keep(e)):
 			gone = append(gone, Removal(e))
-		case m != nil && e.Cookie == m.Cookie && e.Idle == m.Idle && e.Hard == m.Hard && equal(e.Instructions, m.Instructions):
+		case m != nil && e.Cookie == m.Cookie && e.Idle == m.Idle && e.Hard == m.Hard &&
+			SameInstructions(e.Instructions, m.Instructions):
 			same[id] = true
 		}
 	}
@@ -75,8 +57,11 @@ func identity(table openflow.TableID, priority uint16, match openflow.Match) str
 	return string(bytes.Join(append([][]byte{{byte(table), byte(priority >> 8), byte(priority)}}, fields...), nil))
 }
 
-// equal compares instructions; their order does not matter, and a list without actions is none.
-func equal(a, b []openflow.Instruction) bool { return reflect.DeepEqual(normal(a), normal(b)) }
+// SameInstructions compares instructions by their values. Their order does not matter, and a list without actions is
+// none.
+func SameInstructions(a, b []openflow.Instruction) bool {
+	return reflect.DeepEqual(normal(a), normal(b))
+}
 
 func normal(list []openflow.Instruction) []openflow.Instruction {
 	list = slices.DeleteFunc(slices.Clone(list), func(i openflow.Instruction) bool {

@@ -24,7 +24,7 @@ type Backend struct {
 }
 
 // Part holds the functions of one part: a RouterBackend, ForwarderBackend, RelayBackend, BalanceBackend, AnycastBackend,
-// PurgeBackend or NameserverBackend.
+// PurgeBackend, NameserverBackend or ControllerBackend.
 type Part interface {
 	name() string
 	handle(mux *http.ServeMux)

@@ -12,6 +12,8 @@
 //	GET  /v1/router            RouterStatus
 //	GET  /v1/router/sessions   RouterSession, one per line, as they are found
 //	GET  /v1/router/explain    RouterExplanation; query: url, and optionally method, client, header (repeated, "Name: value")
+//	GET  /v1/router/decisions  []RoutingDecision, the newest first
+//	POST /v1/router/backend    RouterBackendChange → RouterBackendResult
 //	POST /v1/router/drain      RouterDrainRequest → RouterDrainResult
 //	GET  /v1/forwarder         ForwarderStatus
 //	POST /v1/forwarder/trace   ForwarderTraceRequest → ForwarderTrace

@@ -259,7 +259,7 @@ func (w *Worker) refuse(out []byte, code int) int {
 // hash64 makes a number of a name, for the limits of answers.
 func hash64(name []byte, kind uint64) uint64 { return siphash.Hash(kind, 0x6261746f6e, name) }
 
-// addARCount counts one more additional record.
+// addCount adds n to a count of records in the header, which is at an offset of out.
 func addCount(out []byte, at, n int) {
 	binary.BigEndian.PutUint16(out[at:], binary.BigEndian.Uint16(out[at:])+uint16(n))
 }

@@ -60,7 +60,6 @@ type Verdict struct {
 
 // Judge decides what an answer means for the existing bytes. It trusts what answers say about themselves: only digests reveal a server that
 // sends other bytes.
-// is found by digests alone.
 func Judge(h Have, a Answer) Verdict {
 	switch {
 	case a.Status == http.StatusOK || a.Status == http.StatusNonAuthoritativeInfo:

@@ -212,7 +212,7 @@ func TestReload(t *testing.T) {
 	n.shown(a, "198.51.100.0/24")
 	n.shown(a, "192.0.2.0/24")
 	write(strings.Replace(more, "as: 64512", "as: 64513", 1))
-	if _, err := a.control.Reload(t.Context()); !errors.Is(err, api.ErrConflict) || !strings.Contains(err.Error(), "site.bgp.as takes effect at a restart only") {
+	if _, err := a.control.Reload(t.Context()); !errors.Is(err, api.ErrConflict) || !strings.Contains(err.Error(), "site.bgp.as: takes effect only after a restart") {
 		t.Errorf("another AS: %v", err)
 	}
 	write("nonsense: 1\n")

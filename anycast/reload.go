@@ -11,6 +11,7 @@ import (
 	"baton/anycast/config"
 	"baton/anycast/speaker"
 	"baton/api"
+	"baton/daemon"
 )
 
 // Reload rereads the configuration and activates it if it is valid: unchanged sessions stay up, and so does the level. The error wraps
@@ -39,8 +40,8 @@ func (a *Anycast) reload() (api.ReloadResult, error) {
 	if err != nil {
 		return api.ReloadResult{}, api.Refused(err)
 	}
-	if fixed := fixed(old, next); len(fixed) > 0 {
-		return api.ReloadResult{}, api.Refused(fmt.Errorf("%s: %s takes effect at a restart only", next.File, strings.Join(fixed, ", ")))
+	if err := daemon.RestartError(next.File, fixed(old, next)...); err != nil {
+		return api.ReloadResult{}, api.Refused(err)
 	}
 	if next.TLS != (config.TLS{}) {
 		if err := a.identity.Load(next.TLS); err != nil {

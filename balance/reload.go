@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"baton/api"
 	"baton/balance/config"
 	"baton/balance/weigh"
+	"baton/daemon"
 )
 
 // Reload rereads the configuration and activates it; flows keep their links. An error changes nothing.
@@ -18,7 +18,7 @@ func (b *Balance) Reload() (api.ReloadResult, error) {
 	result, err := b.reload()
 	if err != nil {
 		b.reloadsFailed.Add(1)
-		b.log.Error("reload", "err", err)
+		b.log.Error("reload: the old configuration stays in force", "err", err)
 		return result, api.Refused(err)
 	}
 	b.reloads.Add(1)
@@ -58,8 +58,8 @@ func (b *Balance) reload() (api.ReloadResult, error) {
 
 // take activates a configuration. It runs in the loop.
 func (b *Balance) take(next *config.Config) error {
-	if changed := config.Changed(b.state.cfg, next); len(changed) > 0 {
-		return fmt.Errorf("%s: %s can be changed only by a restart", next.File, strings.Join(changed, ", "))
+	if err := daemon.RestartError(next.File, config.Changed(b.state.cfg, next)...); err != nil {
+		return err
 	}
 	before := b.switchConfig()
 	k, err := b.state.configure(next)

@@ -14,6 +14,7 @@ import (
 	"baton/balance/links"
 	"baton/balance/policy"
 	"baton/balance/tables"
+	"baton/daemon"
 )
 
 // state is everything that the tables and the host's side depend on. It is data: the loop records events in it and derives both from it.
@@ -58,8 +59,8 @@ func (k state) configure(cfg *config.Config) (state, error) {
 		}
 	}
 	if len(next.places) > tables.MaxLinks {
-		return k, fmt.Errorf("%s: links: %d, including those since the start: more than %d need a restart", cfg.File, len(next.places),
-			tables.MaxLinks)
+		return k, fmt.Errorf("%s: links: %d, including those since the start: more than %d %s", cfg.File, len(next.places),
+			tables.MaxLinks, daemon.AfterRestart)
 	}
 	for i, r := range cfg.Rules {
 		if r.Application == nil || r.Application.User == "" {

@@ -201,7 +201,7 @@ func TestController(t *testing.T) {
 		t.Errorf("a reload of mistakes: %v", err)
 	}
 	f.write("paths: {spread: pair}")
-	if _, err := f.Reload(); err == nil || !strings.Contains(err.Error(), "paths.spread can be changed only by a restart") {
+	if _, err := f.Reload(); err == nil || !strings.Contains(err.Error(), "paths.spread: takes effect only after a restart") {
 		t.Errorf("a reload of what is fixed: %v", err)
 	}
 	f.write("switches: [{id: 42, name: access}]\npaths: {cache: false}")

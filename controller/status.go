@@ -212,8 +212,8 @@ func (c *Controller) reload() (api.ReloadResult, error) {
 	if err != nil {
 		return api.ReloadResult{}, err
 	}
-	if keys := fixed(old, next); len(keys) > 0 {
-		return api.ReloadResult{}, fmt.Errorf("%s: %s can be changed only by a restart", next.File, strings.Join(keys, ", "))
+	if err := daemon.RestartError(next.File, fixed(old, next)...); err != nil {
+		return api.ReloadResult{}, err
 	}
 	if c.north != nil {
 		access, encrypted, err := next.Northbound.Load()

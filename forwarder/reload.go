@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"baton/api"
+	"baton/daemon"
 	"baton/forwarder/config"
 )
 
@@ -40,20 +41,17 @@ func (f *Forwarder) reload() (api.ReloadResult, error) {
 		f.log.Warn(w)
 	}
 	if next.Datapaths != nil {
-		return api.ReloadResult{}, fmt.Errorf("%s: datapaths take the place of a single forwarder at a restart only", next.File)
+		err := daemon.RestartError(next.File, "datapaths")
+		return api.ReloadResult{}, fmt.Errorf("%w, instead of a single forwarder", err)
 	}
-	if fixed := fixed(f.cfg, next); len(fixed) > 0 {
-		return api.ReloadResult{}, needsRestart(next.File, fixed)
+	if err := daemon.RestartError(next.File, fixed(f.cfg, next)...); err != nil {
+		return api.ReloadResult{}, err
 	}
 	changed, err := f.adopt(next)
 	if err != nil {
 		return api.ReloadResult{}, err
 	}
 	return api.ReloadResult{Config: next.File, Changed: changed}, nil
-}
-
-func needsRestart(file string, keys []string) error {
-	return fmt.Errorf("%s: %s takes effect at a restart only", file, strings.Join(keys, ", "))
 }
 
 // adopt puts the controllers and listeners of a configuration in force, which has no other changes. The caller holds reloading.

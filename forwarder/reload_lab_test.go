@@ -36,7 +36,7 @@ func TestReload(t *testing.T) {
 
 	s.configure("listen: [" + endpoint + "]\nfail_mode: standalone\nmetrics: 127.0.0.1:9411")
 	if out, err := reload(); lab.ExitCode(err) != 2 || !strings.Contains(out, "the old one stays in force: ") ||
-		!strings.Contains(out, "fail_mode, metrics takes effect at a restart only") {
+		!strings.Contains(out, "fail_mode, metrics: takes effect only after a restart") {
 		t.Errorf("what is fixed: %v: %s", err, out)
 	}
 	s.must(os.WriteFile(s.file, []byte("nonsense: 1\n"), 0o600))

@@ -272,7 +272,7 @@ func (s *Several) reload() (api.ReloadResult, error) {
 // planned compares a configuration with the forwarders that run.
 func (s *Several) planned(next *config.Config) (p plan, err error) {
 	if next.Datapaths == nil {
-		return p, fmt.Errorf("%s: a single forwarder takes the place of datapaths at a restart only", next.File)
+		return p, fmt.Errorf("%w: the file has a single forwarder", daemon.RestartError(next.File, "datapaths"))
 	}
 	var keys []string
 	for _, k := range []struct {
@@ -300,8 +300,8 @@ func (s *Several) planned(next *config.Config) (p plan, err error) {
 			keys = append(keys, key+" of datapath "+cfg.Name)
 		}
 	}
-	if len(keys) > 0 {
-		return p, needsRestart(next.File, keys)
+	if err := daemon.RestartError(next.File, keys...); err != nil {
+		return p, err
 	}
 	p.removed = slices.SortedFunc(maps.Values(left), func(a, b *Forwarder) int { return strings.Compare(a.cfg.Name, b.cfg.Name) })
 	return p, nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -138,6 +139,7 @@ func fixed(old, next *config.Config) (keys []string) {
 			keys = append(keys, key)
 		}
 	}
+	slices.Sort(keys)
 	return keys
 }
 
@@ -163,8 +165,8 @@ func (n *Nameserver) reload() (api.ReloadResult, error) {
 	if err != nil {
 		return api.ReloadResult{}, err
 	}
-	if keys := fixed(old, next); len(keys) > 0 {
-		return api.ReloadResult{}, fmt.Errorf("%s: %s can be changed only by a restart", next.File, strings.Join(keys, ", "))
+	if err := daemon.RestartError(next.File, fixed(old, next)...); err != nil {
+		return api.ReloadResult{}, err
 	}
 	zones, changed, err := n.read(next)
 	if err != nil {

@@ -273,7 +273,7 @@ func TestReload(t *testing.T) {
 	n.config("typo: 1\n")
 	reload("a broken configuration", "nameserver.yaml:13:1: typo: is not a key", true)
 	n.config("udp: {size: 512}\n")
-	reload("what a restart changes", "udp can be changed only by a restart", true)
+	reload("what a restart changes", "udp: takes effect only after a restart", true)
 	n.config("")
 	n.write("nameserver.yaml", strings.Replace(n.read("nameserver.yaml"), "ttl: 20s", "ttl: 1m", 1))
 	reload("a service", "services have changed", false)

@@ -2,12 +2,11 @@ package purge
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"baton/api"
+	"baton/daemon"
 	kernel "baton/datapath/purge"
 	"baton/purge/config"
 )
@@ -79,7 +78,7 @@ func (p *Purge) Reload() (api.ReloadResult, error) {
 	result, err := p.reload()
 	if err != nil {
 		p.reloadsFailed.Add(1)
-		p.log.Error("reload", "err", err)
+		p.log.Error("reload: the old configuration stays in force", "err", err)
 		return result, api.Refused(err)
 	}
 	p.reloads.Add(1)
@@ -92,8 +91,8 @@ func (p *Purge) reload() (api.ReloadResult, error) {
 	if err != nil {
 		return api.ReloadResult{}, err
 	}
-	if changed := config.Changed(p.current(), next); len(changed) > 0 {
-		return api.ReloadResult{}, fmt.Errorf("%s: %s can be changed only by a restart", next.File, strings.Join(changed, ", "))
+	if err := daemon.RestartError(next.File, config.Changed(p.current(), next)...); err != nil {
+		return api.ReloadResult{}, err
 	}
 	if err := p.setPolicies(next); err != nil {
 		return api.ReloadResult{}, err

@@ -363,7 +363,7 @@ func TestReloadThatFails(t *testing.T) {
 	for i, tt := range []struct{ text, want string }{
 		{"entries:\n" + entry("web", at, server) + entry("more", taken.Addr().String(), server), "relay.yaml:5: entry more: listen at " + taken.Addr().String()},
 		{"entries:\n" + entry("web", at, server) + "  - {listen: 1}\n", "relay.yaml:5:"},
-		{"workers: 7\n" + first, "workers needs a restart"},
+		{"workers: 7\n" + first, "workers: takes effect only after a restart"},
 	} {
 		r.configure(tt.text)
 		if _, err := r.client.Reload(t.Context()); !errors.Is(err, api.ErrConflict) || !strings.Contains(err.Error(), tt.want) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"baton/api"
+	"baton/daemon"
 	"baton/relay/config"
 	"baton/relay/worker"
 )
@@ -24,7 +25,7 @@ func (r *Relay) Reload() (api.ReloadResult, error) {
 	}
 	r.refused.Add(1)
 	if errors.Is(err, api.ErrConflict) {
-		r.log.Error("reload failed: the old configuration stays in force", "err", err)
+		r.log.Error("reload: the old configuration stays in force", "err", err)
 	} else {
 		r.log.Error("reload: parts of the new configuration could not be applied", "err", err)
 	}
@@ -68,14 +69,15 @@ func (r *Relay) readAgain(old *config.Config) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if fixed := config.Changed(old, next); len(fixed) > 0 {
-		return nil, fmt.Errorf("%s: %s needs a restart", next.File, strings.Join(fixed, ", "))
+	if err := daemon.RestartError(next.File, config.Changed(old, next)...); err != nil {
+		return nil, err
 	}
 	if why := needs(next); r.kernel == nil && why != "" {
 		return nil, fmt.Errorf("%s: %s: %w", next.File, why, r.kernelErr)
 	}
 	if steers(next) && !steers(r.o.Config) {
-		return nil, fmt.Errorf("%s: intercept and return_interfaces need a restart if there was neither at the start", next.File)
+		return nil, fmt.Errorf("%w, as there was neither at the start",
+			daemon.RestartError(next.File, "intercept", "return_interfaces"))
 	}
 	if err := r.open.vacant(next); err != nil {
 		return nil, err

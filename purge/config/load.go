@@ -1,7 +1,7 @@
 package config
 
 import (
-	"fmt"
+	"slices"
 
 	"baton/document"
 )
@@ -36,7 +36,7 @@ func Changed(old, next *Config) []string {
 	}{
 		{"control", old.Control != next.Control},
 		{"metrics", old.Metrics != next.Metrics},
-		{"cgroups", fmt.Sprint(old.Cgroups) != fmt.Sprint(next.Cgroups)},
+		{"cgroups", !slices.Equal(old.Cgroups, next.Cgroups)},
 		{"limits.marks", old.Limits.Marks != next.Limits.Marks},
 	} {
 		if k.changed {

@@ -166,6 +166,14 @@ func TestChanged(t *testing.T) {
 	}
 }
 
+// TestChangedGroups: two lists that print alike are not the same.
+func TestChangedGroups(t *testing.T) {
+	one, two := &Config{Cgroups: []string{"/a /b"}}, &Config{Cgroups: []string{"/a", "/b"}}
+	if got := Changed(one, two); len(got) != 1 {
+		t.Errorf("changed are %v", got)
+	}
+}
+
 // FuzzParse: error or value, never both, never neither, never a panic, and a message is one line. What is accepted can work.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(minimal))

@@ -62,5 +62,7 @@ sed -n '/^#/d; s/^\([^:]*\):.*/\1/p' packaging/long-files | while read -r f; do
 	[ -e "$f" ] && [ "$(wc -l <"$f")" -gt 500 ] || echo "$f"
 done | { ! grep . >&2; } || fail "packaging/long-files names files that are gone or short"
 
+GO=$GO packaging/deadcode.sh || fail "dead code (packaging/tested-only has exceptions)"
+
 [ -z "$failed" ] || exit 1
 echo "lint: clean"

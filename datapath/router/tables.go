@@ -46,15 +46,6 @@ func (r *Router) Put(c Config, t Tables) error {
 	return nil
 }
 
-// SetTables is Put with the current configuration.
-func (r *Router) SetTables(t Tables) error {
-	c, err := r.Config()
-	if err != nil {
-		return err
-	}
-	return r.Put(c, t)
-}
-
 // setTables fills the generation that is not in force, switches to it, and empties the other once no packet uses it.
 func (r *Router) setTables(t Tables, c routerConfig) error {
 	old, next := r.tables.generation, 1-r.tables.generation
@@ -120,8 +111,8 @@ func (r *Router) settle() (err error) {
 
 func (t *tables) close() error { return errors.Join(t.grace.Close(), t.nothing.Close()) }
 
-// UpdateTables writes the changes since SetTables with the same hosts and routes: changes of pools are made in place; for others
-// all tables are replaced.
+// UpdateTables writes the changes since Put with the same hosts and routes: changes of pools are made in place; for
+// others all tables are replaced.
 func (r *Router) UpdateTables(t Tables) error {
 	r.tables.Lock()
 	defer r.tables.Unlock()
@@ -175,13 +166,6 @@ type VIP struct {
 	Log     bool // what is spliced leaves a record
 	// Watch are names of fields that the router sets, and that no request with an Edit may have. "": none.
 	Watch [Watches]string
-}
-
-// SetVIPs replaces all VIPs, not atomically.
-func (r *Router) SetVIPs(vips map[netip.AddrPort]VIP) error {
-	r.tables.Lock()
-	defer r.tables.Unlock()
-	return r.writeVIPs(r.tables.generation, vips)
 }
 
 // Refuse adds those of the VIPs that the tables lack. Their clients are refused until the next Put.
@@ -264,13 +248,6 @@ type Route struct {
 	Edit      Edit // in place of the pool's
 }
 
-// SetRoutes replaces all hosts and routes, not atomically.
-func (r *Router) SetRoutes(hosts []Host, routes []Route) error {
-	r.tables.Lock()
-	defer r.tables.Unlock()
-	return r.writeRoutes(r.tables.generation, hosts, routes)
-}
-
 func (r *Router) writeRoutes(generation uint32, hosts []Host, routes []Route) error {
 	names := make(map[routerHostKey]uint32)
 	for _, h := range hosts {
@@ -350,13 +327,6 @@ const (
 	ProxyV1  = Header(routerHeaderHEADER_PROXY_V1)
 	ProxyV2  = Header(routerHeaderHEADER_PROXY_V2)
 )
-
-// SetPool replaces a pool.
-func (r *Router) SetPool(id uint16, p Pool) error {
-	r.tables.Lock()
-	defer r.tables.Unlock()
-	return r.writePool(r.tables.generation, id, p)
-}
 
 // writePool writes the table first, so that no request sees a policy without its table. The round-robin position is kept.
 func (r *Router) writePool(generation uint32, id uint16, p Pool) error {

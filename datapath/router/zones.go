@@ -35,13 +35,6 @@ func zoneTables(zones []Zone) (tables [][]uint16, of []int) {
 	return tables, of
 }
 
-// SetZones replaces all zones, not atomically.
-func (r *Router) SetZones(zones []Zone) error {
-	r.tables.Lock()
-	defer r.tables.Unlock()
-	return r.writeZones(r.tables.generation, zones)
-}
-
 func (r *Router) writeZones(generation uint32, zones []Zone) error {
 	tables, which := zoneTables(zones)
 	if len(tables) > MaxZoneTables || len(zones) > MaxZones {

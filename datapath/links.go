@@ -7,17 +7,20 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 )
 
-// Links are a program's attachments to the ingress of interfaces, pinned in a folder. They stay when the process ends. Its methods are
-// called by one goroutine at a time.
+// Links are a program's attachments to the ingress of interfaces, pinned in a folder. They stay when the process ends. Its methods may
+// be called from any goroutine: routes to surrogates and reloads attach, each in its own time.
 type Links struct {
 	dir     string
 	program *ebpf.Program
-	links   map[int]link.Link // by interface
+
+	mu    sync.Mutex
+	links map[int]link.Link // by interface
 }
 
 // NewLinks has none yet.
@@ -27,6 +30,8 @@ func NewLinks(dir string, program *ebpf.Program) *Links {
 
 // Attach attaches the program to an interface's ingress, where it stays until Detach or until the pin is removed.
 func (l *Links) Attach(ifindex int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.links[ifindex] != nil {
 		return nil
 	}
@@ -40,6 +45,8 @@ func (l *Links) Attach(ifindex int) error {
 
 // Detach detaches the program from an interface.
 func (l *Links) Detach(ifindex int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	old := l.links[ifindex]
 	if old == nil {
 		return nil
@@ -50,6 +57,8 @@ func (l *Links) Detach(ifindex int) error {
 
 // Attached lists the interfaces that the program is attached to.
 func (l *Links) Attached() []int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	var all []int
 	for ifindex := range l.links {
 		all = append(all, ifindex)
@@ -59,6 +68,8 @@ func (l *Links) Attached() []int {
 
 // Adopt replaces the program on each interface of the folder's pins by this one. The link of an interface that is gone goes too.
 func (l *Links) Adopt() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	entries, err := os.ReadDir(l.dir)
 	if err != nil {
 		return fmt.Errorf("adopt the attachments: %w", err)
@@ -89,6 +100,8 @@ func (l *Links) Close() error {
 	if l == nil {
 		return nil
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	var errs []error
 	for _, each := range l.links {
 		errs = append(errs, each.Close())

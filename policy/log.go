@@ -16,24 +16,16 @@ func (d *Decision) Record(at time.Time, method string, q *Query) api.RoutingDeci
 	return r
 }
 
-// Log keeps the last decisions, and hands each to its subscribers. Its methods may be called from any goroutine.
+// Log keeps the last decisions. Its methods may be called from any goroutine.
 type Log struct {
-	mu          sync.Mutex
-	entries     []api.RoutingDecision // a ring: number n is at n % len
-	next        uint64                // number of the next decision
-	subscribers map[*Subscription]struct{}
+	mu      sync.Mutex
+	entries []api.RoutingDecision // a ring: number n is at n % len
+	next    uint64                // number of the next decision
 }
 
 // NewLog returns a log that keeps so many decisions.
 func NewLog(size int) *Log {
-	return &Log{entries: make([]api.RoutingDecision, max(size, 1)), subscribers: make(map[*Subscription]struct{})}
-}
-
-// Subscription is a stream of decisions.
-type Subscription struct {
-	C   <-chan api.RoutingDecision // closed after Close, and when it was full: nobody waits for a slow subscriber
-	c   chan api.RoutingDecision
-	log *Log
+	return &Log{entries: make([]api.RoutingDecision, max(size, 1))}
 }
 
 // Add appends a decision. It never waits.
@@ -42,44 +34,6 @@ func (l *Log) Add(r api.RoutingDecision) {
 	defer l.mu.Unlock()
 	l.entries[l.next%uint64(len(l.entries))] = r
 	l.next++
-	for s := range l.subscribers {
-		select {
-		case s.c <- r:
-		default:
-			l.drop(s)
-		}
-	}
-}
-
-// Wanted reports whether somebody reads decisions as they are made, so that they are worth explaining.
-func (l *Log) Wanted() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.subscribers) > 0
-}
-
-// Subscribe returns a stream of the decisions from now on. It bears so many decisions that are not received yet.
-func (l *Log) Subscribe(pending int) *Subscription {
-	c := make(chan api.RoutingDecision, max(pending, 1))
-	s := &Subscription{C: c, c: c, log: l}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.subscribers[s] = struct{}{}
-	return s
-}
-
-// Close ends the stream.
-func (s *Subscription) Close() {
-	s.log.mu.Lock()
-	defer s.log.mu.Unlock()
-	s.log.drop(s)
-}
-
-func (l *Log) drop(s *Subscription) {
-	if _, there := l.subscribers[s]; there {
-		delete(l.subscribers, s)
-		close(s.c)
-	}
 }
 
 // After returns at most limit decisions that were added after the first so many, the oldest first, and how many there were with the last of them: what to

@@ -43,35 +43,6 @@ func TestLog(t *testing.T) {
 	}
 }
 
-func TestLogSubscribers(t *testing.T) {
-	l := policy.NewLog(1)
-	fast, slow := l.Subscribe(8), l.Subscribe(1)
-	if !l.Wanted() {
-		t.Error("with subscribers nobody wants decisions")
-	}
-	for i := range 3 {
-		l.Add(api.RoutingDecision{Path: fmt.Sprint(i)})
-	}
-	fast.Close()
-	fast.Close()
-	if l.Wanted() {
-		t.Error("without subscribers somebody wants decisions")
-	}
-	for name, tt := range map[string]struct {
-		s    *policy.Subscription
-		want []string
-	}{"fast": {fast, []string{"0", "1", "2"}}, "slow": {slow, []string{"0"}}} {
-		var got []string
-		for e := range tt.s.C {
-			got = append(got, e.Path)
-		}
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %v, want %v", name, got, tt.want)
-		}
-	}
-	slow.Close()
-}
-
 func TestRecord(t *testing.T) {
 	s := parse(t, two).State(nil, nil, nil)
 	q := policy.Query{Client: client("192.0.2.1"), Host: "cdn.example.org", Path: "/a"}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"baton/api"
+	"baton/daemon"
 	kernel "baton/datapath/router"
 	"baton/document"
 	"baton/router/config"
@@ -41,7 +42,7 @@ func (r *Router) reload() (api.ReloadResult, error) {
 		return api.ReloadResult{}, err
 	}
 	if fixed := fixedAtStart(old.Config, cfg); fixed != "" {
-		return api.ReloadResult{}, cfg.Places.Wrong(fixed, "takes effect at a restart only", "systemctl restart baton-router")
+		return api.ReloadResult{}, cfg.Places.Wrong(fixed, daemon.AfterRestart, "systemctl restart baton-router")
 	}
 	changes, dropped := old.Changes.Under(cfg)
 	next, left := r.sources.MergeLocked(cfg, changes)
@@ -50,7 +51,7 @@ func (r *Router) reload() (api.ReloadResult, error) {
 	}
 	for _, p := range cfg.Pools {
 		if 2*p.Legs.Max > r.queued {
-			return api.ReloadResult{}, cfg.Places.Wrong(document.Join("pools", p.Name)+".legs.max", fmt.Sprintf("more than %d takes effect at a restart only", r.queued/2), "systemctl restart baton-router")
+			return api.ReloadResult{}, cfg.Places.Wrong(document.Join("pools", p.Name)+".legs.max", fmt.Sprintf("more than %d %s", r.queued/2, daemon.AfterRestart), "systemctl restart baton-router")
 		}
 	}
 	mtu, err := checkHost(cfg)

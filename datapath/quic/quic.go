@@ -41,7 +41,6 @@ type QUIC struct {
 	links     *datapath.Links // under attaching once open
 	replay    link.Link       // on the tap, not pinned
 	lock      *os.File        // of the state directory
-	adopted   bool
 }
 
 // Programs is the feature that the programs for QUIC load.
@@ -84,7 +83,7 @@ func Open(o Options) (_ *QUIC, err error) {
 	if err := q.load(pinned); err != nil {
 		return nil, err
 	}
-	if q.adopted = len(pinned) > 0; q.adopted {
+	if len(pinned) > 0 {
 		return q, errors.Join(datapath.PinMissing(o.State, q.named(), pinned, layout), q.links.Adopt())
 	}
 	if err := datapath.PinMaps(o.State, o.State+"_new"+strconv.Itoa(os.Getpid()), q.named(), layout); err != nil {
@@ -150,9 +149,6 @@ func (q *QUIC) named() map[string]*ebpf.Map {
 		quicMapVips:     q.maps.Vips,
 	}
 }
-
-// Adopted reports whether the state existed before.
-func (q *QUIC) Adopted() bool { return q.adopted }
 
 // Sessions is the capacity of the state.
 func (q *QUIC) Sessions() int { return int(q.maps.Sessions.MaxEntries()) }

@@ -74,8 +74,8 @@ func TestReloadRefuses(t *testing.T) {
 	client := api.NewClient(r.socket)
 	defer client.Close()
 	for _, tt := range []struct{ name, config, want string }{
-		{"legs beyond the queues", config("legs: {max: 5000}, ", ""), "legs.max: more than 4096 takes effect at a restart only"},
-		{"limits", config("", "limits: {sessions: 1000}\n"), "limits: takes effect at a restart only"},
+		{"legs beyond the queues", config("legs: {max: 5000}, ", ""), "legs.max: more than 4096 takes effect only after a restart"},
+		{"limits", config("", "limits: {sessions: 1000}\n"), "limits: takes effect only after a restart"},
 		{"syntax", "vips: [", "is not YAML"},
 	} {
 		if err := r.configure(tt.config); err != nil {

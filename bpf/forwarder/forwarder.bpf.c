@@ -22,7 +22,7 @@
 char _license[] SEC("license") = "Dual BSD/GPL";
 
 /* OFPR_ [7.4.1] */
-enum reason { REASON_NO_MATCH, REASON_ACTION, REASON_INVALID_TTL };
+enum reason { REASON_NO_MATCH, REASON_ACTION };
 
 /* TCX_NEXT: lets later programs see what the forwarder leaves to the host. TC_ACT_OK would end the chain and skip tc filters. */
 #define LEAVE TC_ACT_UNSPEC
@@ -232,12 +232,11 @@ static __always_inline int change(struct __sk_buff *skb, struct traversal *t)
 /* Executes t->op. Returns 1 when the packet ends. */
 __noinline int perform(struct __sk_buff *skb, struct traversal *t)
 {
-	struct pipeline *st = the_pipeline();
 	__u32 reason, place;
 	struct flow_entry *e;
 	int verdict;
 
-	if (!t || !st)
+	if (!t)
 		return 1;
 	switch (t->op.kind) {
 	case OP_OUTPUT:
@@ -282,11 +281,7 @@ __noinline int perform(struct __sk_buff *skb, struct traversal *t)
 	if (t->outcome.out)
 		flush(skb, &t->outcome);
 	verdict = change(skb, t);
-	if (!verdict)
-		return 0;
-	if (verdict == DROP_INVALID_TTL && st->ttl_upcall)
-		send_upcall(skb, t, st->ttl_upcall, REASON_INVALID_TTL);
-	return stop(t, verdict);
+	return verdict ? stop(t, verdict) : 0;
 }
 
 struct run {

@@ -308,10 +308,8 @@ struct pipeline {
 	__u32 loop;         /* ifindex of the loop device */
 	__u32 fragments;    /* not zero: fragments are dropped */
 	__u32 megaflows;    /* per processor, a power of two; 0: none */
-	__u32 ttl_upcall;   /* bytes of the packet-in for an invalid TTL; 0: none is sent */
 	__u32 stack;        /* not zero: NORMAL passes packets to the host's stack */
 	__u32 bindings;     /* size of the binding table; 0: none */
-	__u32 reserved;
 };
 
 /* The second level of the flow cache: the flow entries that packets with the same masked fields match, table by table. */

@@ -311,9 +311,6 @@ func (f *Forwarder) SetFragments(drop bool) {
 	atomic.StoreUint32(&f.whole.Fragments, v)
 }
 
-// SetTTLUpcall sets how many bytes of a packet with an expired TTL go to the controllers; 0: none.
-func (f *Forwarder) SetTTLUpcall(bytes uint16) { atomic.StoreUint32(&f.whole.TtlUpcall, uint32(bytes)) }
-
 // Send executes ops on a frame as if it had come in by in_port. One caller at a time.
 func (f *Forwarder) Send(frame []byte, inPort uint32, ops []Op) error {
 	if len(ops) > OutOps {

@@ -399,10 +399,8 @@ type forwarderPipeline struct {
 	Loop      uint32
 	Fragments uint32
 	Megaflows uint32
-	TtlUpcall uint32
 	Stack     uint32
 	Bindings  uint32
-	Reserved  uint32
 }
 
 type forwarderPort struct {

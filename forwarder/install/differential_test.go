@@ -69,7 +69,7 @@ func (d *differ) round(packets int) {
 		for range 2 { // the second has its path cached
 			d.compare(in, b)
 		}
-		switch d.IntN(8) {
+		switch d.IntN(7) {
 		case 0:
 			d.change(d.groupMod())
 		case 1:
@@ -78,16 +78,9 @@ func (d *differ) round(packets int) {
 			p := model.Port{No: no, There: true, Live: d.often(70), NoFlood: d.often(20), Config: config}
 			d.setPort(p)
 		case 2:
-			d.model.InvalidTTL = d.often(50)
-			most := uint16(0)
-			if d.model.InvalidTTL {
-				most = 0xffff
-			}
-			d.kernel.SetTTLUpcall(most)
-		case 3:
 			d.model.DropFragments = d.often(20)
 			d.kernel.SetFragments(d.model.DropFragments)
-		case 4:
+		case 3:
 			d.compareOut(d.frame(d.kind()))
 		default:
 			d.change(d.flowMod())

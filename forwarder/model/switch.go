@@ -15,8 +15,6 @@ type Switch struct {
 	Ports    []Port
 	// Choose selects one of the live buckets of a select group; nil selects the first.
 	Choose func(g *pipeline.Group, live []int) int
-	// InvalidTTL sends packets with an expired TTL to the controllers.
-	InvalidTTL bool
 	// DropFragments drops IP fragments on input.
 	DropFragments bool
 	// NormalStack makes port NORMAL pass packets to the host's stack.
@@ -216,9 +214,6 @@ func (r *run) list(p *state, list []openflow.Action) bool {
 func (r *run) decrement(p *state, a openflow.Action) bool {
 	_, label := a.(openflow.ActionDecMPLSTTL)
 	ttl, ok := p.ttl(label)
-	if ok && ttl <= 1 && r.InvalidTTL {
-		r.upcall(p, openflow.ReasonInvalidTTL, 0xffff)
-	}
 	if !ok || ttl <= 1 {
 		return false
 	}

@@ -31,11 +31,6 @@ static __always_inline bool is_tag(__be16 type)
 	return type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD);
 }
 
-static __always_inline bool is_mpls(__be16 type)
-{
-	return type == bpf_htons(ETH_P_MPLS) || type == bpf_htons(ETH_P_MPLS_M);
-}
-
 struct nd_walk {
 	struct __sk_buff *skb;
 	struct frame *frame;

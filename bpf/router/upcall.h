@@ -23,10 +23,7 @@ struct bpf_tcp_req_attrs {
 	__u8 reserved[3];
 };
 
-#ifndef bpf_ksym_exists /* libbpf before 1.3 */
-#define bpf_ksym_exists(sym) (!!(sym))
-#endif
-
+/* NULL before Linux 6.9. */
 extern int bpf_sk_assign_tcp_reqsk(struct __sk_buff *skb, struct sock *sk, struct bpf_tcp_req_attrs *attrs,
 				   int attrs__sz) __weak __ksym;
 
@@ -71,7 +68,7 @@ __noinline int assign_local(struct __sk_buff *skb)
 		return DROP_NOMEM;
 	p = &w->packet;
 	c = &w->client;
-	if (!bpf_ksym_exists(bpf_sk_assign_tcp_reqsk))
+	if (!bpf_sk_assign_tcp_reqsk)
 		return reset_sender(skb, w);
 	skc = socket_of(skb, p);
 	if (!skc)

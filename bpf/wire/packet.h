@@ -28,7 +28,6 @@
 #define PSH       0x08
 #define ACK       0x10
 #define URG       0x20
-#define CWR_ECE   0xc0
 
 #define NO_OPTION 0xff
 

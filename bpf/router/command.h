@@ -64,7 +64,7 @@ static __always_inline bool forget_flow(const struct tuple *key, __u32 now)
 {
 	struct flow *f = bpf_map_lookup_elem(&flows, key);
 
-	return f && (f->side == SIDE_LINGER || f->side == SIDE_RESET) && past(f->splice, LINGER_MS, now) &&
+	return f && (f->side == SIDE_LINGER || f->side == SIDE_RESET) && past(f->ended_ms, LINGER_MS, now) &&
 	       !bpf_map_delete_elem(&flows, key);
 }
 

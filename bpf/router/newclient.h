@@ -79,7 +79,7 @@ __noinline int first_request(struct __sk_buff *skb, bool known)
 /* Whether the VIP's listener has accepted the session before the program was attached: it has no flow yet. */
 static __always_inline bool is_earlier_local(struct __sk_buff *skb, struct work *w)
 {
-	struct flow local = { .splice = skb->ifindex, .side = SIDE_LOCAL };
+	struct flow local = { .ifindex = skb->ifindex, .side = SIDE_LOCAL };
 
 	if (!socket_lives(skb, &w->packet))
 		return false;

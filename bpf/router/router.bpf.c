@@ -152,7 +152,7 @@ int router_replay(struct __sk_buff *skb)
 	if (!f)
 		return TC_ACT_SHOT;
 	if (f->side == SIDE_LOCAL)
-		return bpf_redirect(f->splice, BPF_F_INGRESS);
+		return bpf_redirect(f->ifindex, BPF_F_INGRESS);
 	s = f->side == SIDE_CLIENT ? splice_at(f->splice) : NULL;
 	return s ? bpf_redirect(s->to_client.ifindex, BPF_F_INGRESS) : TC_ACT_SHOT;
 }

@@ -19,7 +19,7 @@
  */
 __noinline int linger(const struct tuple *client, __u32 side, __u32 exist, __u32 now)
 {
-	struct flow f = { .splice = now, .side = side };
+	struct flow f = { .ended_ms = now, .side = side };
 	struct ended e;
 	__u32 key = 0;
 	__u64 *lost;
@@ -48,7 +48,7 @@ static __always_inline void bury(__u32 idx, struct splice *s, __u32 end, __u32 n
 	/* a decision on its next request would apply to the port's next session */
 	if (s->flags & SPLICE_UPCALL)
 		forget_undecided(&s->client);
-	if (f && f->splice == idx && f->side == SIDE_CLIENT) {
+	if (f && f->side == SIDE_CLIENT && f->splice == idx) {
 		/* the client's retransmitted request is routed again */
 		if (end == LEG_FAILED || end == LEG_ABANDONED || end == LEG_REPLACED)
 			bpf_map_delete_elem(&flows, &s->client);

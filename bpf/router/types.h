@@ -55,12 +55,13 @@ enum side {
 	SIDE_RESET,  /* it was reset here; the RST may have been lost */
 };
 
-/*
- * Maps a tuple to the splice that translates it. The splice is authoritative: it repeats both tuples.
- * SIDE_LOCAL: splice is the client's ingress ifindex. SIDE_LINGER, SIDE_RESET: the time of the end (ms).
- */
+/* What becomes of a tuple's packets. side says which member of the union is valid. */
 struct flow {
-	__u32 splice;
+	union {
+		__u32 splice;   /* SIDE_CLIENT, SIDE_SERVER. The splice is authoritative: it repeats both tuples */
+		__u32 ifindex;  /* SIDE_LOCAL: where the client's packets come in */
+		__u32 ended_ms; /* SIDE_LINGER, SIDE_RESET */
+	};
 	__u32 side;
 } __attribute__((aligned(8)));
 

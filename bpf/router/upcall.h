@@ -57,7 +57,7 @@ __noinline int assign_local(struct __sk_buff *skb)
 {
 	struct work *w = work();
 	struct bpf_tcp_req_attrs attrs = {};
-	struct flow local = { .splice = skb->ifindex, .side = SIDE_LOCAL };
+	struct flow local = { .ifindex = skb->ifindex, .side = SIDE_LOCAL };
 	struct packet *p;
 	struct client *c;
 	struct bpf_sock *skc;

@@ -204,6 +204,16 @@ func (k *rig) splice(n uint32) *routerSplice {
 	return &s
 }
 
+// localFlow is the flow of a client that came in by ifindex and has a socket of this host.
+func localFlow(ifindex uint32) routerFlow {
+	return routerFlow{Splice: ifindex, Side: uint32(routerSideSIDE_LOCAL)}
+}
+
+// endedFlow is the flow of a session that ended at ms.
+func endedFlow(ms uint32, side routerSide) routerFlow {
+	return routerFlow{Splice: ms, Side: uint32(side)}
+}
+
 func (k *rig) flow(src, dst netip.AddrPort) (routerFlow, bool) {
 	k.t.Helper()
 	var f routerFlow

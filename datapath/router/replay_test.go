@@ -14,8 +14,8 @@ func TestReplay(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, s := spliced(t, f)
 		k.must(k.maps.Clients.Update(tuple(f.nth(1).client, f.vip), &routerClient{Ifindex: 1}, ebpf.UpdateAny))
-		k.must(k.maps.Flows.Update(tuple(f.nth(2).client, f.vip), routerFlow{Splice: 1, Side: uint32(routerSideSIDE_LOCAL)}, ebpf.UpdateAny))
-		k.must(k.maps.Flows.Update(tuple(f.nth(3).client, f.vip), routerFlow{Splice: datapath.Clock(), Side: uint32(routerSideSIDE_LINGER)}, ebpf.UpdateAny))
+		k.must(k.maps.Flows.Update(tuple(f.nth(2).client, f.vip), localFlow(1), ebpf.UpdateAny))
+		k.must(k.maps.Flows.Update(tuple(f.nth(3).client, f.vip), endedFlow(datapath.Clock(), routerSideSIDE_LINGER), ebpf.UpdateAny))
 		for _, tc := range []struct {
 			name string
 			spec packet.Spec

@@ -96,7 +96,7 @@ func TestSweepsOfAMillionSessions(t *testing.T) {
 		return func() {
 			for range each {
 				e := routerEnded{Client: tuple(client(ended), vip), Since: since(4 * time.Second)}
-				k.must(k.maps.Flows.Update(e.Client, routerFlow{Splice: e.Since, Side: uint32(routerSideSIDE_LINGER)}, ebpf.UpdateAny))
+				k.must(k.maps.Flows.Update(e.Client, endedFlow(e.Since, routerSideSIDE_LINGER), ebpf.UpdateAny))
 				k.must(k.maps.Lingering.Update(nil, e, ebpf.UpdateAny))
 				ended++
 			}

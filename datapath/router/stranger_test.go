@@ -326,7 +326,7 @@ func TestSYNWhereNoSocketIs(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
 		k.vip(f)
-		local := routerFlow{Splice: 1, Side: uint32(routerSideSIDE_LOCAL)}
+		local := localFlow(1)
 		k.must(k.maps.Flows.Update(tuple(f.client, f.vip), local, ebpf.UpdateAny))
 		syn := newClient(k, f, f.usual()).syn()
 		syn.Checksum = packet.SumWrong
@@ -346,7 +346,7 @@ func TestBlindRSTBeforeTheSocketIs(t *testing.T) {
 		k.vip(f)
 		c := newClient(k, f, f.usual())
 		key := tuple(f.client, f.vip)
-		k.must(k.maps.Flows.Update(key, routerFlow{Splice: 1, Side: uint32(routerSideSIDE_LOCAL)}, ebpf.UpdateAny))
+		k.must(k.maps.Flows.Update(key, localFlow(1), ebpf.UpdateAny))
 		k.must(k.maps.Clients.Update(key, &routerClient{State: uint8(routerClientStateCLIENT_LOCAL), Seq: uint32(c.seq), Since: datapath.Clock()}, ebpf.UpdateAny))
 		for _, tt := range []struct {
 			name    string

@@ -154,13 +154,16 @@ func (r *Router) sweepLingering(now time.Time) error {
 	clock := datapath.Clock()
 	end, err := s.flows.on(flowShare, func(_ *routerTuple, f *routerFlow) bool {
 		side := routerSide(f.Side)
-		return (side == routerSideSIDE_LINGER || side == routerSideSIDE_RESET) && past(f.Splice, uint32(routerBoundLINGER_MS), clock)
+		return (side == routerSideSIDE_LINGER || side == routerSideSIDE_RESET) && past(endedMs(f), uint32(routerBoundLINGER_MS), clock)
 	}, func(keys []routerTuple) error {
 		return r.forget(routerSpliceCommand{Kind: uint16(routerCommandKindCOMMAND_FORGET_FLOWS)}, unnumbered(keys))
 	})
 	s.walking = !end && err == nil
 	return err
 }
+
+// endedMs returns when a lingering flow ended. The binding has the first member of a union in place of all.
+func endedMs(f *routerFlow) uint32 { return f.Splice }
 
 // forget makes the kernel check the entries again, and delete those that are still expired.
 func (r *Router) forget(c routerSpliceCommand, keys []routerSynOptionsKey) error {

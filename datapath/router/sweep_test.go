@@ -29,7 +29,7 @@ func sized(t testing.TB, o Options) *rig {
 func (k *rig) lingering(f family, side routerSide, age time.Duration) routerEnded {
 	k.t.Helper()
 	e := routerEnded{Client: tuple(f.client, f.vip), Since: since(age)}
-	k.must(k.maps.Flows.Update(e.Client, routerFlow{Splice: e.Since, Side: uint32(side)}, ebpf.UpdateAny))
+	k.must(k.maps.Flows.Update(e.Client, endedFlow(e.Since, side), ebpf.UpdateAny))
 	return e
 }
 
@@ -81,7 +81,7 @@ func (k *rig) knows(f family, side routerSide) {
 	if !ok || routerSide(fl.Side) != side {
 		k.t.Fatalf("flow: %+v, want side %d", fl, side)
 	}
-	want := routerEnded{Client: tuple(f.client, f.vip), Since: fl.Splice}
+	want := routerEnded{Client: tuple(f.client, f.vip), Since: endedMs(&fl)}
 	if got := k.endedClients(); len(got) != 1 || got[0] != want {
 		k.t.Errorf("queue: %+v, want %+v", got, want)
 	}
@@ -119,7 +119,7 @@ func TestSweepLingering(t *testing.T) {
 			t.Errorf("%s: still in the queue: %t", c.name, left)
 		}
 	}
-	k.must(k.maps.Flows.Update(tuple(f.client, f.vip), routerFlow{Side: uint32(routerSideSIDE_LOCAL)}, ebpf.UpdateAny))
+	k.must(k.maps.Flows.Update(tuple(f.client, f.vip), localFlow(0), ebpf.UpdateAny))
 	k.must(k.ForgetLocal())
 	if _, ok := k.flow(f.client, f.vip); ok {
 		t.Error("the local flow is still there")
@@ -230,9 +230,9 @@ func TestForgetLooksAgain(t *testing.T) {
 		now, old any
 	}{
 		{routerCommandKindCOMMAND_FORGET_FLOWS, k.maps.Flows, routerFlow{Splice: since(time.Hour), Side: uint32(routerSideSIDE_CLIENT)},
-			routerFlow{Splice: since(time.Hour), Side: uint32(routerSideSIDE_LINGER)}},
-		{routerCommandKindCOMMAND_FORGET_FLOWS, k.maps.Flows, routerFlow{Splice: datapath.Clock(), Side: uint32(routerSideSIDE_LINGER)},
-			routerFlow{Splice: since(time.Hour), Side: uint32(routerSideSIDE_RESET)}},
+			endedFlow(since(time.Hour), routerSideSIDE_LINGER)},
+		{routerCommandKindCOMMAND_FORGET_FLOWS, k.maps.Flows, endedFlow(datapath.Clock(), routerSideSIDE_LINGER),
+			endedFlow(since(time.Hour), routerSideSIDE_RESET)},
 		{routerCommandKindCOMMAND_FORGET_CLIENTS, k.maps.Clients, &routerClient{Since: datapath.Clock()}, &routerClient{Since: since(time.Hour)}},
 		{routerCommandKindCOMMAND_FORGET_SYN_OPTIONS, k.maps.SynOptions, &routerClient{Since: datapath.Clock()}, &routerClient{Since: since(time.Hour)}},
 	} {

@@ -29,7 +29,7 @@ static __always_inline int send_with_insertion(struct __sk_buff *skb, struct wor
 	__u32 inserted = w->introduction.len;
 
 	if (!w->introduction.head) {
-		if (!make_again(w, idx))
+		if (!rebuild_header(w, idx))
 			return send_to_server(skb, w, s, now, TO_SERVER);
 		return send_behind(skb, w, s, now, TO_SERVER);
 	}
@@ -51,7 +51,7 @@ static __always_inline int replace_session(struct __sk_buff *skb, struct work *w
 	over = replaced_event(s, &w->packet, now);
 	bpf_spin_unlock(&s->lock);
 	if (over)
-		bury(idx, s, LEG_REPLACED, now);
+		end_session(idx, s, LEG_REPLACED, now);
 	return DROP_RACE;
 }
 
@@ -107,7 +107,7 @@ static __always_inline int recycle_by_fin(struct __sk_buff *skb, struct work *w,
 	r->tsecr = p->tsval;
 	if (hop_is_old(&w->out.hop, now))
 		resolve(skb, &w->out, &w->fib, p->v6, now);
-	recycle(&w->left, idx, s, now);
+	recycle(&w->released, idx, s, now);
 	return end_client(skb, w);
 }
 
@@ -138,10 +138,10 @@ static __always_inline int after_client(struct __sk_buff *skb, struct work *w, c
 	case NEXT_OUTSIDE:
 		return DROP_WINDOW;
 	case NEXT_CUT:
-		bury(idx, s, LEG_CUT, now);
+		end_session(idx, s, LEG_CUT, now);
 		return reset_sender(skb, w);
 	case NEXT_MALFORMED: /* user space replies */
-		bury(idx, s, LEG_MALFORMED, now);
+		end_session(idx, s, LEG_MALFORMED, now);
 		return DROP_MALFORMED;
 	case NEXT_CHALLENGE:
 		return send_back(skb, w, CHALLENGED);
@@ -149,20 +149,20 @@ static __always_inline int after_client(struct __sk_buff *skb, struct work *w, c
 		return recycle_by_fin(skb, w, idx, s, now);
 	case NEXT_RECYCLE_RESET:
 		linger(&w->packet.key, SIDE_LINGER, BPF_EXIST, now);
-		recycle(&w->left, idx, s, now);
+		recycle(&w->released, idx, s, now);
 		return RECYCLED;
 	case NEXT_RESET:
-		bury(idx, s, LEG_CLIENT_RESET, now);
+		end_session(idx, s, LEG_CLIENT_RESET, now);
 		break;
 	case NEXT_OVER:
-		bury(idx, s, LEG_CLOSED, now);
+		end_session(idx, s, LEG_CLOSED, now);
 		break;
 	}
 	return w->out.insert ? send_with_insertion(skb, w, s, idx, now) : send_to_server(skb, w, s, now, TO_SERVER);
 }
 
 /* Whether the packet is part of the session's stream, and has changed its record. */
-static __always_inline bool goes_on(__u32 next)
+static __always_inline bool is_in_stream(__u32 next)
 {
 	return next == NEXT_SEND || next == NEXT_RECYCLE || next == NEXT_RECYCLE_RESET || next == NEXT_RESET ||
 	       next == NEXT_OVER;
@@ -189,7 +189,7 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 	verdict = read_client_packet(skb, w, idx, s);
 	if (verdict)
 		return verdict;
-	if (is_strange(s, &w->packet) && cookie_ok(&w->cookie, &w->packet, w->packet.seq))
+	if (may_be_old_connection(s, &w->packet) && cookie_ok(&w->cookie, &w->packet, w->packet.seq))
 		return replace_session(skb, w, idx, s, in.now);
 	if (may_begin_request(s, &w->packet)) /* the usual case: next_request checks under the lock */
 		return BEGINS_REQUEST;
@@ -207,10 +207,10 @@ __noinline int client_packet(struct __sk_buff *skb, __u32 idx)
 	ns = l && w->packet.len ? bpf_ktime_get_ns() : 0;
 	bpf_spin_lock(&s->lock);
 	nxt = s->snd_nxt;
-	next = client_event(s, &in, &w->out, &w->reply, &w->left);
+	next = client_event(s, &in, &w->out, &w->reply, &w->released);
 	if (s->ins_len)
 		introduce(s, &w->introduction);
-	logged = l && goes_on(next) && log_client(l, s, &w->packet, nxt, skb->gso_segs, ns, &w->logged);
+	logged = l && is_in_stream(next) && log_client(l, s, &w->packet, nxt, skb->gso_segs, ns, &w->logged);
 	bpf_spin_unlock(&s->lock);
 	if (logged)
 		put_log(&w->logged);

@@ -54,7 +54,7 @@ static long sweep_step(__u32 i, struct splice_sweep *sweep)
 			remember_client(s, set, now);
 		if (c->kind == COMMAND_ABANDON && end == LEG_EXPIRED)
 			end_log(idx, LEG_REFUSED);
-		bury(idx, s, end, now);
+		end_session(idx, s, end, now);
 		sweep->changed++;
 	}
 	return 0;
@@ -120,7 +120,7 @@ static __always_inline void forget_keys(struct __sk_buff *skb, const struct spli
 	}
 }
 
-__noinline int complete_leg(struct completion *c, __u32 of)
+__noinline int complete_leg(struct completion *c, __u32 surrogate)
 {
 	struct config *set = config();
 	__u32 now = clock_ms(), leg_class;
@@ -132,7 +132,7 @@ __noinline int complete_leg(struct completion *c, __u32 of)
 	if (!s)
 		return 0;
 	bpf_spin_lock(&s->lock);
-	c->done = complete_event(s, of, now, now + set->ts_offset);
+	c->done = complete_event(s, surrogate, now, now + set->ts_offset);
 	c->snd_nxt = s->snd_nxt;
 	c->rcv_nxt = s->rcv_nxt;
 	c->ts_server = s->ts_server;
@@ -143,8 +143,8 @@ __noinline int complete_leg(struct completion *c, __u32 of)
 	if (!c->done)
 		return 0;
 	leg_class &= LEG_CLASSES - 1;
-	count_idle(of, leg_class, BAND_NONE, 1);
-	push_leg(of, leg_class, BAND_NONE, c->splice);
+	count_idle(surrogate, leg_class, BAND_NONE, 1);
+	push_leg(surrogate, leg_class, BAND_NONE, c->splice);
 	return 1;
 }
 

@@ -221,7 +221,7 @@ struct least {
 static long least_step(__u32 i, struct least *l)
 {
 	struct pool *pool = bpf_map_lookup_elem(&pools, &l->pool);
-	struct surrogate *of;
+	struct surrogate *counters;
 	__u32 at;
 
 	if (!pool || i >= pool->members)
@@ -230,9 +230,9 @@ static long least_step(__u32 i, struct least *l)
 	hide(at);
 	if (at >= POOL_MEMBERS)
 		return 1;
-	of = surrogate_at(pool->member[at]);
-	if (of && of->active < l->active) {
-		l->active = of->active;
+	counters = surrogate_at(pool->member[at]);
+	if (counters && counters->active < l->active) {
+		l->active = counters->active;
 		l->chosen = pool->member[at];
 	}
 	return 0;

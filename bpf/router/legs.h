@@ -32,13 +32,13 @@ static __always_inline __u16 header_of(__u32 generation, __u32 pool)
 
 static __always_inline void count_idle(__u32 surrogate, __u32 leg_class, __u32 band, __s32 by)
 {
-	struct surrogate *of = surrogate_at(surrogate);
+	struct surrogate *counters = surrogate_at(surrogate);
 
-	if (!of || leg_class >= LEG_CLASSES)
+	if (!counters || leg_class >= LEG_CLASSES)
 		return;
-	__sync_fetch_and_add(&of->idle[leg_class], by);
+	__sync_fetch_and_add(&counters->idle[leg_class], by);
 	if (band == BAND_NONE)
-		__sync_fetch_and_add(&of->fresh[leg_class], by);
+		__sync_fetch_and_add(&counters->fresh[leg_class], by);
 }
 
 static __always_inline void *queue_of(__u32 surrogate, __u32 leg_class, __u32 band)

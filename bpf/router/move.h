@@ -35,7 +35,7 @@ __noinline int leave_leg(struct __sk_buff *skb, __u32 idx, int verdict)
 	in.packet = &w->packet;
 	in.limit = limit_of(s->surrogate);
 	bpf_spin_lock(&s->lock);
-	next = leave_event(s, &in, &owed, &w->reply, &w->left);
+	next = leave_event(s, &in, &owed, &w->reply, &w->released);
 	w->reply_hop = s->to_server;
 	if (next != LEAVE_NOT && l)
 		logged = take_log(l, &w->logged);
@@ -45,9 +45,9 @@ __noinline int leave_leg(struct __sk_buff *skb, __u32 idx, int verdict)
 	if (logged)
 		put_log(&w->logged);
 	if (next == LEAVE_CLOSED)
-		bury(idx, s, LEG_CLOSED, in.now);
+		end_session(idx, s, LEG_CLOSED, in.now);
 	else
-		recycle(&w->left, idx, s, in.now);
+		recycle(&w->released, idx, s, in.now);
 	if (owed)
 		send_both(skb, w);
 	return 0;

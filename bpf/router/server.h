@@ -120,7 +120,7 @@ static __always_inline int after_server(struct __sk_buff *skb, struct work *w, c
 	case SERVER_ACK:
 		return send_back(skb, w, w->packet.len ? DROP_OLD_BYTES : LEG_ACKED);
 	case SERVER_INSERT:
-		if (!make_again(w, idx) || !write_payload(skb, &w->reply, &w->payload))
+		if (!rebuild_header(w, idx) || !write_payload(skb, &w->reply, &w->payload))
 			return DROP_NOMEM;
 		w->action = bpf_redirect(skb->ifindex, 0);
 		return INSERTED_AGAIN;
@@ -131,10 +131,10 @@ static __always_inline int after_server(struct __sk_buff *skb, struct work *w, c
 		return reset_sender(skb, w);
 	case SERVER_FAILED:
 		remember_client(s, set, now);
-		bury(idx, s, LEG_FAILED, now);
+		end_session(idx, s, LEG_FAILED, now);
 		return reset_sender(skb, w);
 	case SERVER_UNSOLICITED:
-		bury(idx, s, LEG_CUT, now);
+		end_session(idx, s, LEG_CUT, now);
 		return reset_sender(skb, w);
 	case SERVER_REFUSED:
 		report(EVENT_LEG_DOWN, LEG_REFUSED, idx, s, now);
@@ -143,10 +143,10 @@ static __always_inline int after_server(struct __sk_buff *skb, struct work *w, c
 		idle_leg_over(idx, s, LEG_RESET_IDLE, now);
 		return CONSUMED;
 	case SERVER_CLOSED:
-		bury(idx, s, LEG_CLOSED, now);
+		end_session(idx, s, LEG_CLOSED, now);
 		break;
 	case SERVER_OVER:
-		bury(idx, s, LEG_SERVER_RESET, now);
+		end_session(idx, s, LEG_SERVER_RESET, now);
 		break;
 	}
 	return send_to_client(skb, w, s, now);

@@ -37,10 +37,10 @@ __noinline int linger(const struct tuple *client, __u32 side, __u32 exist, __u32
 }
 
 /* After the lock: the splice is dead. Drops the client's state and reports the end to user space. */
-static __always_inline void bury(__u32 idx, struct splice *s, __u32 end, __u32 now)
+static __always_inline void end_session(__u32 idx, struct splice *s, __u32 end, __u32 now)
 {
 	struct flow *f = bpf_map_lookup_elem(&flows, &s->client);
-	struct surrogate *of = surrogate_at(s->surrogate);
+	struct surrogate *counters = surrogate_at(s->surrogate);
 
 	end_log(idx, end);
 	if (s->header == HEADER_PROXY_V2)
@@ -58,12 +58,12 @@ static __always_inline void bury(__u32 idx, struct splice *s, __u32 end, __u32 n
 											       : SIDE_LINGER,
 			       BPF_EXIST, now);
 	}
-	if (of) {
-		__sync_fetch_and_add(&of->active, -1);
-		__sync_fetch_and_add(&of->bytes_in, s->bytes_to_server);
-		__sync_fetch_and_add(&of->bytes_out, s->bytes_to_client);
+	if (counters) {
+		__sync_fetch_and_add(&counters->active, -1);
+		__sync_fetch_and_add(&counters->bytes_in, s->bytes_to_server);
+		__sync_fetch_and_add(&counters->bytes_out, s->bytes_to_client);
 		if (end == LEG_FAILED)
-			__sync_fetch_and_add(&of->failed, 1);
+			__sync_fetch_and_add(&counters->failed, 1);
 	}
 	report(EVENT_LEG_DOWN, end, idx, s, now);
 }
@@ -94,22 +94,22 @@ static __always_inline void remember_client(struct splice *s, const struct confi
 }
 
 /* After the lock: returns the leg of a client that has left to its pool, or reports it dead. */
-static __always_inline void recycle(const struct left *left, __u32 idx, struct splice *s, __u32 now)
+static __always_inline void recycle(const struct released_leg *leg, __u32 idx, struct splice *s, __u32 now)
 {
-	struct surrogate *of = surrogate_at(left->surrogate);
+	struct surrogate *counters = surrogate_at(leg->surrogate);
 
-	if (left->worn) {
+	if (leg->worn) {
 		report(EVENT_LEG_DOWN, LEG_RETIRED, idx, s, now);
 	} else {
-		count_idle(left->surrogate, left->leg_class, left->band, 1);
-		push_leg(left->surrogate, left->leg_class, left->band, idx);
+		count_idle(leg->surrogate, leg->leg_class, leg->band, 1);
+		push_leg(leg->surrogate, leg->leg_class, leg->band, idx);
 	}
-	if (!of)
+	if (!counters)
 		return;
-	__sync_fetch_and_add(&of->active, -1);
-	__sync_fetch_and_add(&of->recycled, 1);
-	__sync_fetch_and_add(&of->bytes_in, left->to_server);
-	__sync_fetch_and_add(&of->bytes_out, left->to_client);
+	__sync_fetch_and_add(&counters->active, -1);
+	__sync_fetch_and_add(&counters->recycled, 1);
+	__sync_fetch_and_add(&counters->bytes_in, leg->to_server);
+	__sync_fetch_and_add(&counters->bytes_out, leg->to_client);
 }
 
 /* Sends w->out to the surrogate; its next hop is the splice's. */
@@ -247,7 +247,7 @@ static __always_inline struct insertion insertion_of(const struct work *w)
 }
 
 /* Whether bytes of our own go first, and then the packet, which is received again. */
-static __always_inline bool goes_first(const struct work *w)
+static __always_inline bool insertion_goes_first(const struct work *w)
 {
 	return w->introduction.len && !w->introduction.head;
 }
@@ -294,7 +294,7 @@ static __always_inline int send_head(struct __sk_buff *skb, struct work *w, stru
 }
 
 /* Makes the header of leg idx, which w->introduction is of, again. False: it would be another one. */
-static __always_inline bool make_again(struct work *w, __u32 idx)
+static __always_inline bool rebuild_header(struct work *w, __u32 idx)
 {
 	struct introduction *i = &w->introduction;
 	struct authority *a = bpf_map_lookup_elem(&authorities, &idx);
@@ -364,7 +364,7 @@ __noinline int join_leg(struct __sk_buff *skb, const struct popped_leg *t, __u32
 	bpf_spin_lock(&s->lock);
 	joined = join_event(s, &in, &j, t->surrogate, t->leg_class, &w->out, &w->joined);
 	if (joined && l)
-		begin_log(l, &w->request, s, w->packet.seq, goes_first(w) ? 0 : w->packet.len);
+		begin_log(l, &w->request, s, w->packet.seq, insertion_goes_first(w) ? 0 : w->packet.len);
 	bpf_spin_unlock(&s->lock);
 	if (joined) {
 		miss_log(&w->request, l);
@@ -378,16 +378,16 @@ __noinline int join_leg(struct __sk_buff *skb, const struct popped_leg *t, __u32
 	return DROP_RACE;
 }
 
-static __always_inline void count_handoff(struct surrogate *of, const struct popped_leg *t, __u32 leg_band)
+static __always_inline void count_handoff(struct surrogate *counters, const struct popped_leg *t, __u32 leg_band)
 {
 	__u32 leg_class = class_of(t);
 
 	count_idle(t->surrogate, leg_class, leg_band, -1);
-	__sync_fetch_and_add(&of->popped[leg_class], 1);
+	__sync_fetch_and_add(&counters->popped[leg_class], 1);
 	if (leg_band == BAND_NONE)
-		__sync_fetch_and_add(&of->popped_fresh[leg_class], 1);
-	__sync_fetch_and_add(&of->active, 1);
-	__sync_fetch_and_add(&of->handoffs, 1);
+		__sync_fetch_and_add(&counters->popped_fresh[leg_class], 1);
+	__sync_fetch_and_add(&counters->active, 1);
+	__sync_fetch_and_add(&counters->handoffs, 1);
 }
 
 /* Splices the client to a leg for its decided request. Returns a verdict, or 0: no leg. */
@@ -397,7 +397,7 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 	struct config *set = config();
 	struct popped_leg t = { .idx = NO_SPLICE };
 	__u32 now = clock_ms();
-	struct surrogate *of;
+	struct surrogate *counters;
 	struct splice *s;
 	int verdict;
 
@@ -409,25 +409,25 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 	if (verdict < 0 || verdict >= MAX_SURROGATES)
 		return 0;
 	t.surrogate = verdict;
-	of = surrogate_at(t.surrogate);
-	if (!of)
+	counters = surrogate_at(t.surrogate);
+	if (!counters)
 		return 0;
 	t.leg_class = class_for(set, &w->client) & (LEG_CLASSES - 1);
 	t.reuse = reuse_of(w->routing.generation, w->decision.pool);
 	s = pop_leg(&w->client, &w->packet.key, moved_from == NO_SPLICE, &t);
 	if (!s) {
-		__sync_fetch_and_add(&of->missed[class_of(&t)], 1);
+		__sync_fetch_and_add(&counters->missed[class_of(&t)], 1);
 		return 0;
 	}
 	if (!prepare_insertion(skb, w, t.idx, w->packet.ack)) {
 		return_leg(&t);
 		return DROP_NOMEM;
 	}
-	if (goes_first(w))
+	if (insertion_goes_first(w))
 		walk_later(&w->decision, &w->walk);
 	else if (w->decision.chunked)
 		walk_first(skb, &w->packet, &w->decision, &w->walk);
-	if (!goes_first(w) && w->routing.vip.flags & VIP_HOLD &&
+	if (!insertion_goes_first(w) && w->routing.vip.flags & VIP_HOLD &&
 	    !hold_first(skb, &w->packet, &w->decision, &w->walk, &w->sum)) {
 		return_leg(&t);
 		return DROP_EARLY;
@@ -435,8 +435,8 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 	verdict = join_leg(skb, &t, moved_from, ts_client);
 	if (verdict)
 		return verdict;
-	count_handoff(of, &t, w->joined.leg_band);
-	if (goes_first(w))
+	count_handoff(counters, &t, w->joined.leg_band);
+	if (insertion_goes_first(w))
 		return send_inserted(skb, w, now, moved_from == NO_SPLICE ? HANDOFF : MOVED);
 	verdict = send_head(skb, w, s, now, moved_from == NO_SPLICE ? HANDOFF : MOVED);
 	if (w->joined.widen && (verdict == HANDOFF || verdict == MOVED)) {

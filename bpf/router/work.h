@@ -46,7 +46,7 @@ struct work {
 	struct splice_command command;
 	struct request_log request; /* current, by describe */
 	struct request_log logged;  /* the one that is over */
-	struct left left;
+	struct released_leg released;
 	struct joined joined;
 	struct introduction introduction;
 	struct payload payload;

@@ -11,7 +11,7 @@
  * A packet that neither starts its session nor is the next one, while the client has not acknowledged a byte. A delayed
  * packet of an earlier connection may have started this session after the SYN of the current one.
  */
-static __always_inline bool is_strange(const struct splice *s, const struct packet *p)
+static __always_inline bool may_be_old_connection(const struct splice *s, const struct packet *p)
 {
 	__u32 seq = p->seq + s->to_server_seq;
 
@@ -32,7 +32,7 @@ static __always_inline bool may_begin_request(const struct splice *s, const stru
  */
 static __always_inline bool replaced_event(struct splice *s, const struct packet *p, __u32 now)
 {
-	if (!same_tuple(&s->client, &p->key) || !is_strange(s, p) || !is_joined(s))
+	if (!same_tuple(&s->client, &p->key) || !may_be_old_connection(s, p) || !is_joined(s))
 		return false;
 	enter(s, SPLICE_DEAD, now);
 	return true;
@@ -106,8 +106,9 @@ static __always_inline __u32 client_reset(const struct splice *s)
 }
 
 /* The packet is valid: fills in what goes out and what remains of the session. */
-static __always_inline void carry_on(struct splice *s, const struct input *in, __u32 next, struct translation *out,
-				     struct left *left, struct segment *reply)
+static __always_inline void translate_and_finish(struct splice *s, const struct input *in, __u32 next,
+						 struct translation *out, struct released_leg *released,
+						 struct segment *reply)
 {
 	fill_to_server(s, in->packet, out);
 	if (s->flags & SPLICE_NARROW)
@@ -119,7 +120,7 @@ static __always_inline void carry_on(struct splice *s, const struct input *in, _
 		if (next == NEXT_RECYCLE_RESET)
 			note_idle_window(s, false);
 		reply->tsval = later(s->ts_client, in->clock);
-		part(s, is_worn(s, in->limit), in->now, left);
+		release_leg(s, is_worn(s, in->limit), in->now, released);
 		break;
 	case NEXT_RESET:
 	case NEXT_OVER:
@@ -147,7 +148,7 @@ static __always_inline bool repeats_insertion(const struct splice *s, const stru
 }
 
 /* The client repeats a head that is another, or only a part of it, which nobody could complete: the session ends. */
-static __always_inline __u32 differs(struct splice *s, const struct input *in)
+static __always_inline __u32 refuse_other_head(struct splice *s, const struct input *in)
 {
 	if (!in->reread)
 		return NEXT_RACE; /* another CPU has sent the head since this packet arrived */
@@ -158,11 +159,11 @@ static __always_inline __u32 differs(struct splice *s, const struct input *in)
 /*
  * A packet from a client. Returns enum client_next.
  *
- * out: the translated packet, if it is forwarded. reply: for NEXT_CHALLENGE; for NEXT_RECYCLE only its timestamp. left:
+ * out: the translated packet, if it is forwarded. reply: for NEXT_CHALLENGE; for NEXT_RECYCLE only its timestamp. released:
  * for NEXT_RECYCLE and NEXT_RECYCLE_RESET.
  */
 static __always_inline __u32 client_event(struct splice *s, const struct input *in, struct translation *out,
-					  struct segment *reply, struct left *left)
+					  struct segment *reply, struct released_leg *released)
 {
 	const struct packet *p = in->packet;
 	__u32 behind = p->seq + s->to_server_seq, ack = p->ack + s->to_server_ack;
@@ -175,7 +176,7 @@ static __always_inline __u32 client_event(struct splice *s, const struct input *
 	if (s->flags & SPLICE_MOVING)
 		return NEXT_RACE;
 	if (!(p->flags & SYN) && ((!again && straddles(s, behind, p->len)) || !client_fits(s, p, seq, ack)))
-		return begins_head(s, p) && client_fits(s, p, seq, ack) ? differs(s, in) : NEXT_OUTSIDE;
+		return begins_head(s, p) && client_fits(s, p, seq, ack) ? refuse_other_head(s, in) : NEXT_OUTSIDE;
 	if (p->flags & SYN || (p->flags & RST && !client_resets(s, seq)))
 		return challenge(s, in, reply);
 	s->seen = in->now;
@@ -190,7 +191,7 @@ static __always_inline __u32 client_event(struct splice *s, const struct input *
 	case NEXT_EARLY:
 		return next;
 	}
-	carry_on(s, in, next, out, left, reply);
+	translate_and_finish(s, in, next, out, released, reply);
 	out->insert = again;
 	return next;
 }

@@ -90,7 +90,7 @@ enum leave_next {
  * leave_next.
  */
 static __always_inline __u32 leave_event(struct splice *s, const struct input *in, bool *owed, struct segment *reply,
-					 struct left *left)
+					 struct released_leg *released)
 {
 	bool closes = s->flags & SPLICE_NO_REUSE, worn;
 
@@ -104,6 +104,6 @@ static __always_inline __u32 leave_event(struct splice *s, const struct input *i
 	reply->v6 = in->packet->v6;
 	note_idle_window(s, *owed && s->to_server.checked);
 	s->seen = in->now;
-	part(s, closes || worn, in->now, left);
+	release_leg(s, closes || worn, in->now, released);
 	return closes ? LEAVE_CLOSED : LEAVE_LEFT;
 }

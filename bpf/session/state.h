@@ -27,7 +27,7 @@ struct insertion {
 };
 
 /* A leg that its client has left. */
-struct left {
+struct released_leg {
 	__u64 to_server; /* bytes in the session */
 	__u64 to_client;
 	__u32 surrogate;
@@ -125,14 +125,14 @@ static __always_inline void pass_client_fin(struct splice *s, __u32 end)
 }
 
 /* The client leaves: the leg becomes idle with its current numbers, or dead if it is worn out. */
-static __always_inline void part(struct splice *s, bool worn, __u32 now, struct left *left)
+static __always_inline void release_leg(struct splice *s, bool worn, __u32 now, struct released_leg *released)
 {
-	left->to_server = s->bytes_to_server;
-	left->to_client = s->bytes_to_client;
-	left->surrogate = s->surrogate;
-	left->leg_class = s->leg_class;
-	left->band = s->band;
-	left->worn = worn;
+	released->to_server = s->bytes_to_server;
+	released->to_client = s->bytes_to_client;
+	released->surrogate = s->surrogate;
+	released->leg_class = s->leg_class;
+	released->band = s->band;
+	released->worn = worn;
 	enter(s, worn ? SPLICE_DEAD : SPLICE_IDLE, now);
 	__builtin_memset(&s->client, 0, sizeof(s->client));
 }

@@ -16,7 +16,7 @@ struct call {
 	struct decision d;
 	struct translation out;
 	struct segment reply;
-	struct left left;
+	struct released_leg released;
 	struct joined joined;
 	struct insertion insertion;
 	__u32 now, clock, limit, flags, head;
@@ -34,7 +34,7 @@ static __u32 call_client(struct call *c)
 {
 	struct input in = input_of(c);
 
-	return client_event(&c->s, &in, &c->out, &c->reply, &c->left);
+	return client_event(&c->s, &in, &c->out, &c->reply, &c->released);
 }
 
 static __u32 call_server(struct call *c)
@@ -63,7 +63,7 @@ static __u32 call_leave(struct call *c)
 {
 	struct input in = input_of(c);
 
-	return leave_event(&c->s, &in, &c->owed, &c->reply, &c->left);
+	return leave_event(&c->s, &in, &c->owed, &c->reply, &c->released);
 }
 
 static __u32 call_cut(struct call *c)

@@ -30,14 +30,14 @@ func (r router) arrive(p Packet) {
 	}
 }
 
-// forget drops the flow of a client whose leg is dead: bury.
+// forget drops the flow of a client whose leg is dead: end_session.
 func (r router) forget(client uint8, leg int) {
 	if f := &r.flows[client-1]; f.side == sideClient && int(f.leg) == leg {
 		*f = flow{}
 	}
 }
 
-// over ends the session of a client: bury.
+// over ends the session of a client: end_session.
 func (r router) over(client uint8, leg int, remembered side) {
 	f := &r.flows[client-1]
 	mine := f.side == sideClient && int(f.leg) == leg

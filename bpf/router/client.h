@@ -3,8 +3,12 @@
 #pragma once
 
 #include "../session/client.h"
+#include "hold.h"
+#include "insertion.h"
 #include "plan.h"
 #include "session.h"
+#include "syn_options.h"
+#include "walk.h"
 
 /*
  * The client has closed cleanly. Answers its FIN, acknowledges the response to the surrogate on its behalf, and leaves

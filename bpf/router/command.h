@@ -5,6 +5,7 @@
 #include "../session/expiry.h"
 #include "../session/opening.h"
 #include "session.h"
+#include "work.h"
 
 struct splice_sweep {
 	__u32 changed;

@@ -4,9 +4,10 @@
 
 #include "../session/move.h"
 #include "describe.h"
-#include "upcall.h"
+#include "handoff.h"
 #include "plan.h"
 #include "session.h"
+#include "upcall.h"
 
 /* Sends the translated request, and the old leg's last ACK. */
 static __always_inline void send_both(struct __sk_buff *skb, struct work *w)

@@ -5,11 +5,12 @@
 #pragma once
 
 #include "describe.h"
+#include "handoff.h"
 #include "hello.h"
-#include "upcall.h"
 #include "plan.h"
 #include "session.h"
 #include "syn.h"
+#include "upcall.h"
 
 static __always_inline void drop_options(const struct packet *p, struct syn_options_key *key)
 {

@@ -4,6 +4,7 @@
 
 #include "../session/opening.h"
 #include "../session/server.h"
+#include "insertion.h"
 #include "responses.h"
 #include "session.h"
 

@@ -98,3 +98,39 @@ static __always_inline int reset_sender(struct __sk_buff *skb, struct work *w)
 	answer_reset(&w->reply, &w->packet);
 	return send_back(skb, w, RESET_SENT);
 }
+
+/* Sends w->out to the surrogate; its next hop is the splice's. */
+static __always_inline int send_to_server(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 now,
+					  int verdict)
+{
+	int err;
+
+	if (hop_is_old(&w->out.hop, now) && resolve(skb, &w->out, &w->fib, w->packet.v6, now)) {
+		bpf_spin_lock(&s->lock);
+		if (same_tuple(&s->client, &w->packet.key))
+			s->to_server = w->out.hop;
+		bpf_spin_unlock(&s->lock);
+	}
+	err = rewrite(skb, &w->packet, &w->out, &w->option);
+	if (err)
+		return -err;
+	w->action = redirect(&w->out.hop);
+	return verdict;
+}
+
+/* Prepares an ACK with the addresses, timestamps and window of the translated packet. */
+static __always_inline struct segment *ack_like(struct segment *r, const struct translation *t)
+{
+	copy_addr(r->src, t->src);
+	copy_addr(r->dst, t->dst);
+	r->sport = t->sport;
+	r->dport = t->dport;
+	r->flags = ACK;
+	r->ack = t->ack;
+	r->tsval = t->tsval;
+	r->tsecr = t->tsecr;
+	r->window = t->window;
+	__builtin_memcpy(r->dmac, t->hop.dmac, 6);
+	__builtin_memcpy(r->smac, t->hop.smac, 6);
+	return r;
+}

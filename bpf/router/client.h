@@ -115,12 +115,6 @@ static __always_inline int recycle_by_fin(struct __sk_buff *skb, struct work *w,
 	return end_client(skb, w);
 }
 
-/*
- * Returned by client_packet in place of a verdict: the packet starts a request, and the caller continues with
- * next_request. Not a nested call, as stacks add up.
- */
-#define BEGINS_REQUEST VERDICTS
-
 /* Carries out the result of client_event. */
 static __always_inline int after_client(struct __sk_buff *skb, struct work *w, const struct config *set, __u32 idx,
 					struct splice *s, __u32 next, __u32 now)

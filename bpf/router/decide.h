@@ -5,6 +5,8 @@
 #include "maps.h"
 #include "scan.h"
 
+#define METHOD_BYTES 8 /* before the target: a method that the kernel routes, and a blank */
+
 static __always_inline __u32 method_of(__u64 x, __u32 *path)
 {
 	if (FIRST(5, x) == FIRST(5, WORD('G', 'E', 'T', ' ', '/', 0, 0, 0))) {
@@ -131,7 +133,7 @@ static __always_inline int route_of(const struct scan *s, struct routing *q, str
 	q->route.vip = q->vip.id;
 	q->route.host = host;
 	q->route.method = d->method;
-	if (s->path > 8)
+	if (s->path > METHOD_BYTES)
 		return -1;
 	__builtin_memcpy(q->route.target, &s->bytes[s->path], ROUTE_BYTES);
 	r = bpf_map_lookup_elem(&routes, &q->route);

@@ -113,7 +113,7 @@ static __always_inline void count_handoff(struct surrogate *counters, const stru
 	__sync_fetch_and_add(&counters->handoffs, 1);
 }
 
-/* Splices the client to a leg for its decided request. Returns a verdict, or 0: no leg. */
+/* Splices the client to a leg for its decided request. Returns a verdict, or NO_LEG. */
 __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_client)
 {
 	struct work *w = work();
@@ -121,26 +121,26 @@ __noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_c
 	struct popped_leg t = { .idx = NO_SPLICE };
 	__u32 now = clock_ms();
 	struct surrogate *counters;
+	int chosen, verdict;
 	struct splice *s;
-	int verdict;
 
 	if (!w || !set)
-		return 0;
-	verdict = w->decision.surrogate == NO_SURROGATE
-			  ? choose(&w->packet, &w->reading.scan, &w->routing, w->decision.pool)
-			  : w->decision.surrogate;
-	if (verdict < 0 || verdict >= MAX_SURROGATES)
-		return 0;
-	t.surrogate = verdict;
+		return NO_LEG;
+	chosen = w->decision.surrogate == NO_SURROGATE
+			 ? choose(&w->packet, &w->reading.scan, &w->routing, w->decision.pool)
+			 : w->decision.surrogate;
+	if (chosen < 0 || chosen >= MAX_SURROGATES)
+		return NO_LEG;
+	t.surrogate = chosen;
 	counters = surrogate_at(t.surrogate);
 	if (!counters)
-		return 0;
+		return NO_LEG;
 	t.leg_class = class_for(set, &w->client) & (LEG_CLASSES - 1);
 	t.reuse = reuse_of(w->routing.generation, w->decision.pool);
 	s = pop_leg(&w->client, &w->packet.key, moved_from == NO_SPLICE, &t);
 	if (!s) {
 		__sync_fetch_and_add(&counters->missed[class_of(&t)], 1);
-		return 0;
+		return NO_LEG;
 	}
 	if (!prepare_insertion(skb, w, t.idx, w->packet.ack)) {
 		return_leg(&t);

@@ -54,10 +54,7 @@ __noinline int leave_leg(struct __sk_buff *skb, __u32 idx, int verdict)
 	return 0;
 }
 
-/*
- * Moves the client to a local socket, or to a leg of another pool or surrogate. Returns a verdict, or 0: no leg,
- * upcall.
- */
+/* Moves the client to a local socket, or to a leg of another pool or surrogate. Returns a verdict, or NO_LEG. */
 static __always_inline int move_client(struct __sk_buff *skb, struct work *w, __u32 idx, struct splice *s, bool local,
 				       __u32 ts_client)
 {
@@ -73,7 +70,7 @@ static __always_inline int move_client(struct __sk_buff *skb, struct work *w, __
 	if (verdict == MOVED)
 		return verdict;
 	bpf_spin_lock(&s->lock);
-	stay_event(s, !verdict);
+	stay_event(s, verdict == NO_LEG);
 	bpf_spin_unlock(&s->lock);
 	return verdict;
 }
@@ -188,7 +185,7 @@ __noinline int next_request(struct __sk_buff *skb, __u32 idx)
 		return send_head(skb, w, s, in.now, TO_SERVER);
 	}
 	verdict = move_client(skb, w, idx, s, local, ts_client);
-	if (!verdict)
+	if (verdict == NO_LEG)
 		return upcall(skb, w, set, in.now);
 	if (verdict != MOVED && !local)
 		return verdict;

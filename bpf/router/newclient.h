@@ -67,7 +67,7 @@ __noinline int first_request(struct __sk_buff *skb, bool known)
 	}
 	describe(skb, state == CLIENT_SPLICE);
 	verdict = splice_client(skb, NO_SPLICE, w->packet.tsecr);
-	if (!verdict)
+	if (verdict == NO_LEG)
 		return upcall(skb, w, set, now);
 	if (verdict == DROP_RACE || verdict == DROP_FLOWS_FULL)
 		return verdict;

@@ -16,6 +16,13 @@
 
 #define WINDOW_SENT 65535
 
+/* What a function returns in place of a verdict when its caller has to continue with the packet. */
+enum unfinished {
+	/* client_packet: it starts a request, for next_request. Not a nested call, as stacks add up */
+	BEGINS_REQUEST = VERDICTS,
+	NO_LEG, /* splice_client: the request has no surrogate or no idle leg, and needs an upcall */
+};
+
 /* The quoted headers of an ICMP error, old and new, zero-padded. */
 struct quoted {
 	__u8 old[64];

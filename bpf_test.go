@@ -25,6 +25,7 @@ var longCFunctions = map[string]string{}
 var (
 	include   = regexp.MustCompile(`(?m)^#include "(.*)"`)
 	cFunction = regexp.MustCompile(`(?m)^[a-z_][^;{}#]*\)\n\{\n(?s:.*?)\n\}\n`)
+	cName     = regexp.MustCompile(`(\w+)\(`)
 	structure = regexp.MustCompile(`(?m)^struct (\w+) \{\n(?s:.*?)\n\}`)
 )
 
@@ -103,7 +104,7 @@ func TestBPFFunctionLength(t *testing.T) {
 	}
 	for path, text := range cFiles(t) {
 		for _, f := range cFunction.FindAllString(text, -1) {
-			name := regexp.MustCompile(`(\w+)\(`).FindStringSubmatch(f)[1]
+			name := cName.FindStringSubmatch(f)[1]
 			if n := strings.Count(f, "\n"); n <= mostCLines {
 				continue
 			} else if longCFunctions[name] == "" {
@@ -127,6 +128,44 @@ func TestBPFStructs(t *testing.T) {
 			}
 			where[m[1]] = path
 		}
+	}
+}
+
+// struct work is for the router's entry points and what they call: functions below get the records of it that they use.
+func TestBPFRecords(t *testing.T) {
+	const program = "bpf/router/router.bpf.c"
+	lookup, whole := regexp.MustCompile(`\bwork\(\)`), regexp.MustCompile(`\bstruct work\b`)
+	files := cFiles(t)
+	called := map[string]bool{}
+	for _, f := range cFunction.FindAllString(files[program], -1) {
+		_, body, _ := strings.Cut(f, "\n{\n")
+		for _, m := range cName.FindAllStringSubmatch(body, -1) {
+			called[m[1]] = true
+		}
+	}
+	given := 0
+	for path, text := range files {
+		if filepath.Dir(path) != filepath.Dir(program) || path == program {
+			continue
+		}
+		for _, f := range cFunction.FindAllString(text, -1) {
+			head, body, _ := strings.Cut(f, "\n{\n")
+			name := cName.FindStringSubmatch(head)[1]
+			switch {
+			case lookup.MatchString(body) || whole.MatchString(body):
+				t.Errorf("%s: %s looks up struct work: only %s does", path, name, program)
+			case whole.MatchString(head) && !called[name]:
+				t.Errorf("%s: %s takes struct work, and %s does not call it: pass the records that it uses", path, name, program)
+			case whole.MatchString(head):
+				given++
+			}
+		}
+	}
+	if strings.Contains(files["bpf/router/work.h"], "union {") {
+		t.Error("bpf/router/work.h: two members of struct work share memory")
+	}
+	if given == 0 {
+		t.Errorf("%s passes struct work to no function: the test does not find them", program)
 	}
 }
 

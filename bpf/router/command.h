@@ -8,6 +8,7 @@
 #include "work.h"
 
 struct splice_sweep {
+	const struct splice_command *command;
 	__u32 changed;
 };
 
@@ -24,16 +25,11 @@ static __always_inline __u32 end_of(const struct splice *s, const struct splice_
 
 static long sweep_step(__u32 i, struct splice_sweep *sweep)
 {
-	struct work *w = work();
+	const struct splice_command *c = sweep->command;
 	struct config *set = config();
-	struct splice_command *c;
+	__u32 idx = c->first + i, end, now = clock_ms();
 	struct splice *s;
-	__u32 idx, end, now = clock_ms();
 
-	if (!w)
-		return 1;
-	c = &w->command;
-	idx = c->first + i;
 	s = splice_at(idx);
 	if (!s || i >= c->count)
 		return 1;
@@ -167,16 +163,14 @@ static __always_inline void complete_legs(struct __sk_buff *skb, const struct sp
 SCRATCH(leg_frames);
 
 /* Sends a frame of the scratch by the interface, if the next hop's Ethernet address is known. Overwrites the packet. */
-__noinline int send_frame(struct __sk_buff *skb, __u32 ifindex, __u32 n)
+__noinline int send_frame(struct __sk_buff *skb, struct bpf_fib_lookup *fib, __u32 ifindex, __u32 n)
 {
 	struct leg_frames *all = leg_frames();
-	struct bpf_fib_lookup *fib;
-	struct work *w = work();
 	struct leg_frame *f;
 	struct ethhdr *eth;
 	__u32 length;
 
-	if (!all || !w || n >= COMMAND_FRAMES)
+	if (!all || !fib || n >= COMMAND_FRAMES)
 		return 0;
 	f = &all->of[n];
 	length = f->length;
@@ -185,7 +179,6 @@ __noinline int send_frame(struct __sk_buff *skb, __u32 ifindex, __u32 n)
 	if (bpf_skb_change_tail(skb, length, 0)) /* before the lookup, which compares it with the MTU */
 		return 0;
 	eth = (void *)f->bytes;
-	fib = &w->fib;
 	__builtin_memset(fib, 0, sizeof(*fib));
 	fib->ifindex = ifindex;
 	fib->l4_protocol = IPPROTO_TCP;
@@ -212,8 +205,8 @@ __noinline int send_frame(struct __sk_buff *skb, __u32 ifindex, __u32 n)
 }
 
 /* A frame is at least as long as the command, which is put back in front. */
-static __always_inline void send_frames(struct __sk_buff *skb, const struct splice_command *c,
-					struct splice_sweep *sweep)
+static __always_inline void send_frames(struct __sk_buff *skb, struct bpf_fib_lookup *fib,
+					const struct splice_command *c, struct splice_sweep *sweep)
 {
 	struct leg_frames *all = leg_frames();
 	__u32 count = c->count, ifindex = c->first;
@@ -224,7 +217,7 @@ static __always_inline void send_frames(struct __sk_buff *skb, const struct spli
 			break;
 	}
 	for (__u32 i = 0; i < COMMAND_FRAMES && i < count; i++)
-		sweep->changed |= (__u32)send_frame(skb, ifindex, i) << i;
+		sweep->changed |= (__u32)send_frame(skb, fib, ifindex, i) << i;
 }
 
 static __always_inline void retire(struct splice_command *c)

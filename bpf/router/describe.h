@@ -36,43 +36,40 @@ static __always_inline void read_log_name(struct __sk_buff *skb, const struct pa
 }
 
 /*
- * Begins w->request for the current packet, whose request is decided. adopted: by user space, to which w->known.since
- * it went first. Called while the scan is still that of this request.
+ * Begins d->request for the packet, whose request is decided. One that user space has decided went there first, at
+ * d->known.since.
  */
-__noinline int describe(struct __sk_buff *skb, bool adopted)
+__noinline int describe(struct __sk_buff *skb, const struct packet *p, struct deciding *d)
 {
-	struct work *w = work();
 	struct request_log *l;
-	struct packet *p;
 	__u32 len;
 
-	if (!w)
+	if (!p || !d)
 		return 0;
-	l = &w->request;
-	p = &w->packet;
+	l = &d->request;
 	l->state = LOG_NONE;
-	if (!(w->routing.vip.flags & VIP_LOG))
+	if (!(d->routing.vip.flags & VIP_LOG))
 		return 0;
 	__builtin_memset(l, 0, offsetof(struct request_log, name));
 	l->state = LOG_BEGUN;
 	l->start = bpf_ktime_get_ns();
-	l->pool = w->decision.pool;
-	if (w->decision.opaque)
+	l->pool = d->decision.pool;
+	if (d->decision.opaque)
 		l->flags = LOG_TLS;
-	if (adopted) {
-		l->start -= (clock_ms() - w->known.since) * 1000000ULL;
+	if (d->adopted) {
+		l->start -= (clock_ms() - d->known.since) * 1000000ULL;
 		if (recall_head(l, &p->key))
 			return 0;
-	} else if (w->decision.opaque) {
-		read_log_name(skb, p, l, w->routing.name_at, w->routing.name_len);
+	} else if (d->decision.opaque) {
+		read_log_name(skb, p, l, d->routing.name_at, d->routing.name_len);
 	} else {
-		const struct scan *s = &w->reading.scan;
+		const struct scan *s = &d->reading.scan;
 
 		l->version = word_at(s, s->line - 8) >> 56;
 		if (s->head.flags & HEAD_HOST)
 			read_log_name(skb, p, l, p->payload + s->host, LOG_NAME);
 	}
-	if (w->decision.opaque)
+	if (d->decision.opaque)
 		return 0;
 	len = p->len > LOG_HEAD ? LOG_HEAD : p->len;
 	if (!is_within(len, 1, LOG_HEAD) || bpf_skb_load_bytes(skb, p->payload, l->head, len))

@@ -13,91 +13,90 @@
 #include "work.h"
 
 /* Flags of a new session. */
-static __always_inline __u32 first_flags(const struct work *w, bool first, __u32 reuse)
+static __always_inline __u32 first_flags(const struct deciding *d)
 {
-	__u32 flags = first ? SPLICE_FIRST : 0;
+	__u32 flags = d->moved_from == NO_SPLICE ? SPLICE_FIRST : 0;
 
-	if (w->client.flags & CLIENT_SACK)
+	if (d->client.flags & CLIENT_SACK)
 		flags |= SPLICE_CLIENT_SACK;
-	if (w->client.flags & CLIENT_WSCALE)
+	if (d->client.flags & CLIENT_WSCALE)
 		flags |= SPLICE_CLIENT_WSCALE;
-	if (!(w->routing.vip.flags & VIP_ONE_POOL))
+	if (!(d->routing.vip.flags & VIP_ONE_POOL))
 		flags |= SPLICE_ROUTED;
-	if (w->routing.vip.flags & VIP_HOLD)
+	if (d->routing.vip.flags & VIP_HOLD)
 		flags |= SPLICE_HOLD | SPLICE_ROUTED;
-	if (reuse == REUSE_NEVER)
+	if (d->leg.reuse == REUSE_NEVER)
 		flags |= SPLICE_SPOILT;
 	return flags;
 }
 
 /*
  * Sends the translated request, followed by an ACK with the client's window. The ACK's sequence number is after the
- * request, so the surrogate accepts its window even if smaller than an earlier client's. w->reply.seq is set.
+ * request, so the surrogate accepts its window even if smaller than an earlier client's. out->reply.seq is set.
  */
-static __always_inline void widen(struct __sk_buff *skb, struct work *w)
+static __always_inline void widen(struct __sk_buff *skb, const struct packet *p, struct outbound *out)
 {
-	struct translation *t = &w->out;
+	struct translation *t = &out->translation;
 	struct segment *r;
 
 	if (!t->hop.checked) /* the neighbour is resolved on output, which works for one packet only */
 		return;
 	bpf_clone_redirect(skb, t->hop.ifindex, 0);
-	r = ack_like(&w->reply, t);
-	r->with_ts = t->keep_ts && has_ts(&w->packet);
+	r = ack_like(&out->reply, t);
+	r->with_ts = t->keep_ts && has_ts(p);
 	r->with_sack = 0;
 	r->wscale = NO_SCALE;
 	r->mss = 0;
-	r->v6 = w->packet.v6;
-	w->action = TC_ACT_SHOT;
+	r->v6 = p->v6;
+	out->action = TC_ACT_SHOT;
 	if (write_segment(skb, r))
-		w->action = redirect(&t->hop);
+		out->action = redirect(&t->hop);
 }
 
-/* Joins the client to the leg and points its flow to it, in place of moved_from. Returns 0, or a verdict. */
-__noinline int join_leg(struct __sk_buff *skb, const struct popped_leg *t, __u32 moved_from, __u32 ts_client)
+/* Joins the client to d->leg and points its flow to it, in place of d->moved_from. Returns 0, or a verdict. */
+__noinline int join_leg(struct __sk_buff *skb, const struct inbound *in, struct deciding *d, struct outbound *out)
 {
-	struct work *w = work();
 	struct config *set = config();
-	bool first = moved_from == NO_SPLICE, joined;
-	struct input in = { .now = clock_ms() };
-	struct joining j = { .ts_client = ts_client, .ifindex = skb->ifindex };
+	struct input event = { .now = clock_ms() };
 	struct flow f = { .side = SIDE_CLIENT };
 	struct request_log *l;
+	bool first, joined;
 	struct splice *s;
 
-	if (!w || !set || !t)
+	if (!in || !d || !out || !set)
 		return DROP_NOMEM;
-	s = splice_at(t->idx);
+	s = splice_at(d->leg.idx);
 	if (!s)
 		return DROP_NOMEM;
-	in.packet = &w->packet;
-	in.walk = &w->walk;
-	in.clock = in.now + set->ts_offset;
-	j.decision = &w->decision;
-	j.flags = first_flags(w, first, t->reuse);
-	j.insertion = insertion_of(w);
-	j.band = w->client.band;
-	j.shift = w->client.wscale;
-	f.splice = t->idx;
-	if (bpf_map_update_elem(&flows, &w->packet.key, &f, first ? BPF_NOEXIST : BPF_EXIST)) {
-		return_leg(t);
-		return bpf_map_lookup_elem(&flows, &w->packet.key) ? DROP_RACE : DROP_FLOWS_FULL;
+	begin_event(&event, in, set);
+	first = d->moved_from == NO_SPLICE;
+	d->joining.ifindex = skb->ifindex;
+	d->joining.flags = first_flags(d);
+	d->joining.insertion = insertion_of(&out->own.introduction);
+	d->joining.band = d->client.band;
+	d->joining.shift = d->client.wscale;
+	f.splice = d->leg.idx;
+	if (bpf_map_update_elem(&flows, &in->packet.key, &f, first ? BPF_NOEXIST : BPF_EXIST)) {
+		return_leg(&d->leg);
+		return bpf_map_lookup_elem(&flows, &in->packet.key) ? DROP_RACE : DROP_FLOWS_FULL;
 	}
-	l = log_at(t->idx);
+	l = log_at(d->leg.idx);
 	bpf_spin_lock(&s->lock);
-	joined = join_event(s, &in, &j, t->surrogate, t->leg_class, &w->out, &w->joined);
+	joined = join_event(s, &event, &d->decision, &d->joining, d->leg.surrogate, d->leg.leg_class, &out->translation,
+			    &out->joined);
 	if (joined && l)
-		begin_log(l, &w->request, s, w->packet.seq, insertion_goes_first(w) ? 0 : w->packet.len);
+		begin_log(l, &d->request, s, in->packet.seq,
+			  insertion_goes_first(&out->own.introduction) ? 0 : in->packet.len);
 	bpf_spin_unlock(&s->lock);
 	if (joined) {
-		miss_log(&w->request, l);
+		miss_log(&d->request, l);
 		return 0;
 	}
-	f.splice = moved_from;
+	f.splice = d->moved_from;
 	if (first)
-		bpf_map_delete_elem(&flows, &w->packet.key);
+		bpf_map_delete_elem(&flows, &in->packet.key);
 	else
-		bpf_map_update_elem(&flows, &w->packet.key, &f, BPF_EXIST);
+		bpf_map_update_elem(&flows, &in->packet.key, &f, BPF_EXIST);
 	return DROP_RACE;
 }
 
@@ -114,57 +113,57 @@ static __always_inline void count_handoff(struct surrogate *counters, const stru
 }
 
 /* Splices the client to a leg for its decided request. Returns a verdict, or NO_LEG. */
-__noinline int splice_client(struct __sk_buff *skb, __u32 moved_from, __u32 ts_client)
+__noinline int splice_client(struct __sk_buff *skb, struct inbound *in, struct deciding *d, struct outbound *out)
 {
-	struct work *w = work();
 	struct config *set = config();
-	struct popped_leg t = { .idx = NO_SPLICE };
+	struct popped_leg *leg;
 	__u32 now = clock_ms();
 	struct surrogate *counters;
 	int chosen, verdict;
 	struct splice *s;
 
-	if (!w || !set)
+	if (!in || !d || !out || !set)
 		return NO_LEG;
-	chosen = w->decision.surrogate == NO_SURROGATE
-			 ? choose(&w->packet, &w->reading.scan, &w->routing, w->decision.pool)
-			 : w->decision.surrogate;
+	leg = &d->leg;
+	chosen = d->decision.surrogate == NO_SURROGATE
+			 ? choose(&in->packet, &d->reading.scan, &d->routing, d->decision.pool)
+			 : d->decision.surrogate;
 	if (chosen < 0 || chosen >= MAX_SURROGATES)
 		return NO_LEG;
-	t.surrogate = chosen;
-	counters = surrogate_at(t.surrogate);
+	leg->surrogate = chosen;
+	counters = surrogate_at(leg->surrogate);
 	if (!counters)
 		return NO_LEG;
-	t.leg_class = class_for(set, &w->client) & (LEG_CLASSES - 1);
-	t.reuse = reuse_of(w->routing.generation, w->decision.pool);
-	s = pop_leg(&w->client, &w->packet.key, moved_from == NO_SPLICE, &t);
+	leg->leg_class = class_for(set, &d->client) & (LEG_CLASSES - 1);
+	leg->reuse = reuse_of(d->routing.generation, d->decision.pool);
+	s = pop_leg(&d->client, &in->packet.key, d->moved_from == NO_SPLICE, leg);
 	if (!s) {
-		__sync_fetch_and_add(&counters->missed[class_of(&t)], 1);
+		__sync_fetch_and_add(&counters->missed[class_of(leg)], 1);
 		return NO_LEG;
 	}
-	if (!prepare_insertion(skb, w, t.idx, w->packet.ack)) {
-		return_leg(&t);
+	if (!prepare_insertion(skb, &in->packet, d, &out->own, leg->idx, in->packet.ack)) {
+		return_leg(leg);
 		return DROP_NOMEM;
 	}
-	if (insertion_goes_first(w))
-		walk_later(&w->decision, &w->walk);
-	else if (w->decision.chunked)
-		walk_first(skb, &w->packet, &w->decision, &w->walk);
-	if (!insertion_goes_first(w) && w->routing.vip.flags & VIP_HOLD &&
-	    !hold_first(skb, &w->packet, &w->decision, &w->walk, &w->sum)) {
-		return_leg(&t);
+	if (insertion_goes_first(&out->own.introduction))
+		walk_later(&d->decision, &in->walk);
+	else if (d->decision.chunked)
+		walk_first(skb, &in->packet, &d->decision, &in->walk);
+	if (!insertion_goes_first(&out->own.introduction) && d->routing.vip.flags & VIP_HOLD &&
+	    !hold_first(skb, &in->packet, &d->decision, &in->walk, &in->sum)) {
+		return_leg(leg);
 		return DROP_EARLY;
 	}
-	verdict = join_leg(skb, &t, moved_from, ts_client);
+	verdict = join_leg(skb, in, d, out);
 	if (verdict)
 		return verdict;
-	count_handoff(counters, &t, w->joined.leg_band);
-	if (insertion_goes_first(w))
-		return send_inserted(skb, w, now, moved_from == NO_SPLICE ? HANDOFF : MOVED);
-	verdict = send_head(skb, w, s, now, moved_from == NO_SPLICE ? HANDOFF : MOVED);
-	if (w->joined.widen && (verdict == HANDOFF || verdict == MOVED)) {
-		w->reply.seq = w->joined.behind;
-		widen(skb, w);
+	count_handoff(counters, leg, out->joined.leg_band);
+	if (insertion_goes_first(&out->own.introduction))
+		return send_inserted(skb, &in->packet, out, now, d->moved_from == NO_SPLICE ? HANDOFF : MOVED);
+	verdict = send_head(skb, in, out, &d->routing.vip, s, now, d->moved_from == NO_SPLICE ? HANDOFF : MOVED);
+	if (out->joined.widen && (verdict == HANDOFF || verdict == MOVED)) {
+		out->reply.seq = out->joined.behind;
+		widen(skb, &in->packet, out);
 	}
 	return verdict;
 }

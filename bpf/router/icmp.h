@@ -253,10 +253,9 @@ static __always_inline int not_translated(const struct splice *s, bool to_server
 	return !to_server && s->flags & SPLICE_KEEP ? CONSUMED : PASS;
 }
 
-/* Undoes the translation of the quoted packet, w->packet, into w->out. Returns ICMP_TRANSLATED, or another verdict. */
-static __always_inline int unfill(struct splice *s, struct work *w, bool to_server)
+/* Undoes the translation of the quoted packet, into t. Returns ICMP_TRANSLATED, or another verdict. */
+static __always_inline int unfill(struct splice *s, const struct packet *p, struct translation *t, bool to_server)
 {
-	const struct packet *p = &w->packet;
 	int verdict = ICMP_TRANSLATED;
 
 	bpf_spin_lock(&s->lock);
@@ -265,21 +264,21 @@ static __always_inline int unfill(struct splice *s, struct work *w, bool to_serv
 		verdict = not_translated(s, to_server);
 	else if (!in_flight(s, p->seq, to_server))
 		verdict = DROP_WINDOW;
-	w->out.keep_ts = !!(s->flags & SPLICE_TS);
-	w->out.keep_sack =
+	t->keep_ts = !!(s->flags & SPLICE_TS);
+	t->keep_sack =
 		(s->flags & (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK)) == (SPLICE_CLIENT_SACK | SPLICE_SERVER_SACK);
 	if (to_server)
-		unfill_to_client(s, p, &w->out);
+		unfill_to_client(s, p, t);
 	else
-		unfill_to_server(s, p, &w->out);
+		unfill_to_server(s, p, t);
 	bpf_spin_unlock(&s->lock);
 	return verdict;
 }
 
-__noinline int icmp_error(struct __sk_buff *skb)
+__noinline int icmp_error(struct __sk_buff *skb, struct work *w)
 {
-	struct work *w = work();
 	__u32 now = clock_ms(), l4;
+	struct translation *t;
 	struct quoted *q;
 	struct packet *p;
 	struct flow *f;
@@ -291,8 +290,9 @@ __noinline int icmp_error(struct __sk_buff *skb)
 
 	if (!w)
 		return PASS;
-	p = &w->packet;
-	q = &w->quoted;
+	p = &w->in.packet;
+	q = &w->in.quoted;
+	t = &w->out.translation;
 	l4 = p->l4;
 	if (p->len < ICMP_BYTES || bpf_skb_load_bytes(skb, l4, &type, 1) || !is_transport_error(type, p->v6) ||
 	    !read_quoted(skb, p, q, &whole))
@@ -308,17 +308,17 @@ __noinline int icmp_error(struct __sk_buff *skb)
 		return not_translated(s, to_server);
 	if (p->ttl <= 1)
 		return DROP_TTL;
-	if (p->options && !read_options(skb, p, &w->option.now))
+	if (p->options && !read_options(skb, p, &w->in.option.now))
 		return DROP_BAD_OPTIONS;
-	verdict = unfill(s, w, to_server);
+	verdict = unfill(s, p, t, to_server);
 	if (verdict != ICMP_TRANSLATED)
 		return verdict;
-	if (hop_is_old(&w->out.hop, now))
-		resolve(skb, &w->out, &w->fib, p->v6, now);
-	change = rewrite_quote(skb, p, &w->out, &w->option, q, whole) + bound_mtu(skb, p, l4, type);
-	err = rewrite_error(skb, p, &w->out, l4, change);
+	if (hop_is_old(&t->hop, now))
+		resolve(skb, t, &w->out.fib, p->v6, now);
+	change = rewrite_quote(skb, p, t, &w->in.option, q, whole) + bound_mtu(skb, p, l4, type);
+	err = rewrite_error(skb, p, t, l4, change);
 	if (err)
 		return -err;
-	w->action = redirect(&w->out.hop);
+	w->out.action = redirect(&t->hop);
 	return ICMP_TRANSLATED;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Makes the insertion, bytes of the router's own that go with a client's, and sends it: docs/handoff.md, "Insertion". What goes
- * with a request is decided in plan.h.
+ * Makes the insertion, bytes of the router's own that go with a client's, and sends it: docs/handoff.md, "Insertion".
+ * What goes with a request is decided in plan.h.
  */
 #pragma once
 
@@ -11,24 +11,25 @@
 #include "work.h"
 
 /* Copies the name in the current hello, if it fits, and keeps it for the session. */
-static __always_inline void keep_authority(struct __sk_buff *skb, struct work *w, __u32 idx)
+static __always_inline void keep_authority(struct __sk_buff *skb, const struct packet *p, const struct deciding *d,
+					   struct introduction *i, __u32 idx)
 {
-	struct authority *a = &w->introduction.authority, *read;
-	__u32 len = w->routing.name_len;
+	struct authority *a = &i->authority, *read;
+	__u32 len = d->routing.name_len;
 
 	a->len = 0;
-	if (w->introduction.kind != HEADER_PROXY_V2)
+	if (i->kind != HEADER_PROXY_V2)
 		return;
 	bpf_map_delete_elem(&authorities, &idx); /* of an earlier session */
-	if (!w->decision.opaque)
+	if (!d->decision.opaque)
 		return;
-	if (w->client.state == CLIENT_SPLICE) {
-		read = bpf_map_lookup_elem(&hello_names, &w->packet.key);
+	if (d->client.state == CLIENT_SPLICE) {
+		read = bpf_map_lookup_elem(&hello_names, &p->key);
 		if (read)
 			*a = *read;
 	} else {
 		__builtin_memset(a, 0, sizeof(*a));
-		if (is_within(len, 1, AUTHORITY) && !bpf_skb_load_bytes(skb, w->routing.name_at, a->name, len))
+		if (is_within(len, 1, AUTHORITY) && !bpf_skb_load_bytes(skb, d->routing.name_at, a->name, len))
 			a->len = len;
 	}
 	if (a->len && bpf_map_update_elem(&authorities, &idx, a, BPF_ANY))
@@ -36,117 +37,123 @@ static __always_inline void keep_authority(struct __sk_buff *skb, struct work *w
 }
 
 /*
- * Makes the planned bytes of our own, which go to the surrogate of leg idx. ack: of the client, when it joined the leg. False:
- * the packet cannot be read.
+ * Makes the planned bytes of our own, which go to the surrogate of leg idx. ack: of the client, when it joined the leg.
+ * False: the packet cannot be read.
  */
-static __always_inline bool prepare_insertion(struct __sk_buff *skb, struct work *w, __u32 idx, __u32 ack)
+static __always_inline bool prepare_insertion(struct __sk_buff *skb, const struct packet *p, const struct deciding *d,
+					      struct own_bytes *own, __u32 idx, __u32 ack)
 {
-	struct introduction *i = &w->introduction;
+	struct introduction *i = &own->introduction;
 
 	i->len = 0;
 	if (i->kind == HEADER_NONE)
 		return true;
-	i->client = w->packet.key;
-	i->seq = w->packet.seq;
+	i->client = p->key;
+	i->seq = p->seq;
 	i->ack = ack;
 	if (i->head) {
-		if (!edit_head(skb, &w->packet, i, &w->payload, &w->edited))
+		if (!edit_head(skb, p, i, &own->payload, &own->edited))
 			return false;
-		i->len = w->edited.len - i->head;
+		i->len = own->edited.len - i->head;
 		return true;
 	}
-	keep_authority(skb, w, idx);
-	make_header(&w->payload, i);
-	i->len = w->payload.len;
+	keep_authority(skb, p, d, i, idx);
+	make_header(&own->payload, i);
+	i->len = own->payload.len;
 	return true;
 }
 
-static __always_inline struct insertion insertion_of(const struct work *w)
+static __always_inline struct insertion insertion_of(const struct introduction *i)
 {
-	return (struct insertion){ w->introduction.len, w->introduction.head, w->introduction.kind,
-				   w->introduction.sum };
+	return (struct insertion){ i->len, i->head, i->kind, i->sum };
 }
 
 /* Whether bytes of our own go first, and then the packet, which is received again. */
-static __always_inline bool insertion_goes_first(const struct work *w)
+static __always_inline bool insertion_goes_first(const struct introduction *i)
 {
-	return w->introduction.len && !w->introduction.head;
+	return i->len && !i->head;
 }
 
 /*
- * Sends the client's packet, and then w->payload, which goes before its bytes. The order is of no matter to a receiver that
- * lacks both.
+ * Sends the client's packet, and then the payload of our own, which goes before its bytes. The order is of no matter to
+ * a receiver that lacks both.
  */
-static __always_inline int send_behind(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 now, int verdict)
+static __always_inline int send_behind(struct __sk_buff *skb, struct inbound *in, struct outbound *out,
+				       struct splice *s, __u32 now, int verdict)
 {
-	struct translation *t = &w->out;
-	int sent = send_to_server(skb, w, s, now, verdict);
+	struct translation *t = &out->translation;
+	int sent = send_to_server(skb, in, out, s, now, verdict);
 	struct segment *r;
 
 	if (sent != verdict || !t->hop.checked) /* else it is resolved on output, for one packet only */
 		return sent;
 	bpf_clone_redirect(skb, t->hop.ifindex, 0);
-	r = ack_like(&w->reply, t);
+	r = ack_like(&out->reply, t);
 	r->flags = ACK | PSH;
-	r->seq = t->seq - w->payload.len;
-	r->with_ts = t->keep_ts && has_ts(&w->packet);
+	r->seq = t->seq - out->own.payload.len;
+	r->with_ts = t->keep_ts && has_ts(&in->packet);
 	r->with_sack = 0;
 	r->wscale = NO_SCALE;
 	r->mss = 0;
-	r->v6 = w->packet.v6;
-	w->action = TC_ACT_SHOT;
-	if (write_payload(skb, r, &w->payload))
-		w->action = redirect(&t->hop);
+	r->v6 = in->packet.v6;
+	out->action = TC_ACT_SHOT;
+	if (write_payload(skb, r, &out->own.payload))
+		out->action = redirect(&t->hop);
 	return verdict;
 }
 
 /* Sends a packet that begins with a request's head, with the edited head if there is one. */
-static __always_inline int send_head(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 now, int verdict)
+static __always_inline int send_head(struct __sk_buff *skb, struct inbound *in, struct outbound *out,
+				     const struct vip *vip, struct splice *s, __u32 now, int verdict)
 {
-	if (!w->introduction.len)
-		return send_to_server(skb, w, s, now, verdict);
-	if (has_room(skb, &w->packet, &w->edited, w->routing.vip.mss))
-		return put_head(skb, &w->packet, &w->edited, &w->sum) ? send_to_server(skb, w, s, now, verdict)
-								      : DROP_NOMEM;
-	if (!lay_over(skb, &w->packet, &w->edited, &w->payload, &w->sum))
+	struct own_bytes *own = &out->own;
+
+	if (!own->introduction.len)
+		return send_to_server(skb, in, out, s, now, verdict);
+	if (has_room(skb, &in->packet, &own->edited, vip->mss))
+		return put_head(skb, &in->packet, &own->edited, &in->sum)
+			       ? send_to_server(skb, in, out, s, now, verdict)
+			       : DROP_NOMEM;
+	if (!lay_over(skb, &in->packet, &own->edited, &own->payload, &in->sum))
 		return DROP_NOMEM;
-	w->out.seq += w->introduction.len;
-	return send_behind(skb, w, s, now, verdict);
+	out->translation.seq += own->introduction.len;
+	return send_behind(skb, in, out, s, now, verdict);
 }
 
-/* Makes the header of leg idx, which w->introduction is of, again. False: it would be another one. */
-static __always_inline bool rebuild_header(struct work *w, __u32 idx)
+/* Makes the header of leg idx, which the introduction is of, again. False: it would be another one. */
+static __always_inline bool rebuild_header(struct own_bytes *own, __u32 idx)
 {
-	struct introduction *i = &w->introduction;
+	struct introduction *i = &own->introduction;
 	struct authority *a = bpf_map_lookup_elem(&authorities, &idx);
 
 	i->authority.len = 0;
 	if (a)
 		i->authority = *a;
-	make_header(&w->payload, i);
-	return w->payload.len == i->len;
+	make_header(&own->payload, i);
+	return own->payload.len == i->len;
 }
 
 /* Sends the insertion in place of the client's packet, which is received again to follow it. */
-static __always_inline int send_inserted(struct __sk_buff *skb, struct work *w, __u32 now, int verdict)
+static __always_inline int send_inserted(struct __sk_buff *skb, const struct packet *p, struct outbound *out, __u32 now,
+					 int verdict)
 {
-	struct translation *t = &w->out;
-	struct segment *r = ack_like(&w->reply, t);
+	struct translation *t = &out->translation;
+	struct segment *r = ack_like(&out->reply, t);
 
 	if (hop_is_old(&t->hop, now))
-		resolve(skb, t, &w->fib, w->packet.v6, now);
+		resolve(skb, t, &out->fib, p->v6, now);
 	bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS);
 	__builtin_memcpy(r->dmac, t->hop.dmac, 6);
 	__builtin_memcpy(r->smac, t->hop.smac, 6);
 	r->flags = ACK | PSH;
-	r->seq = w->joined.behind - w->payload.len;
-	r->with_ts = t->keep_ts && has_ts(&w->packet);
+	r->seq = out->joined.behind - out->own.payload.len;
+	r->with_ts = t->keep_ts && has_ts(p);
 	r->with_sack = 0;
 	r->wscale = NO_SCALE;
 	r->mss = 0;
-	r->v6 = w->packet.v6;
-	if (!write_payload(skb, r, &w->payload))
+	r->v6 = p->v6;
+	if (!write_payload(skb, r, &out->own.payload))
 		return DROP_NOMEM;
-	w->action = redirect(&t->hop);
+	out->action = redirect(&t->hop);
 	return verdict;
 }

@@ -107,15 +107,6 @@ __noinline int push_leg(__u32 surrogate, __u32 leg_class, __u32 band, __u32 idx)
 /* Dead legs to skip before a request gives up on the pool. */
 #define STALE_LEGS 8
 
-/* A leg popped from its queue. */
-struct popped_leg {
-	__u32 idx;
-	__u32 surrogate;
-	__u32 leg_class;
-	__u32 band; /* of the queue */
-	__u32 reuse;
-};
-
 /* Bounded again, as the verifier has lost track. */
 static __always_inline __u32 class_of(const struct popped_leg *t)
 {

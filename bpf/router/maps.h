@@ -124,6 +124,15 @@ struct {
 	__array(values, struct leg_queue);
 } idle_legs SEC(".maps");
 
+/* A leg popped from its queue. */
+struct popped_leg {
+	__u32 idx;
+	__u32 surrogate;
+	__u32 leg_class;
+	__u32 band; /* of the queue */
+	__u32 reuse;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, (2 * GENERATIONS + 1) * MAX_VIPS); /* and those that are refused before the next tables */

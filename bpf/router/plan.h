@@ -73,7 +73,7 @@ static __always_inline __u64 digest(const struct scan *s, __u32 salt)
 	return c.sum;
 }
 
-/* Keeps what the edit needs of the scan, whose memory others use too. */
+/* Keeps what the edit needs of the scan: places in the client's head. */
 static __always_inline void note_places(struct edited *at, const struct scan *s)
 {
 	at->head = s->size;
@@ -92,45 +92,50 @@ static __always_inline void read_head(struct __sk_buff *skb, const struct packet
 }
 
 /*
- * Notes what of our own goes with the decided request, and its head if that is edited. adopted: by user space, so its head
- * has not been read here. False: its head has to be edited and cannot: the proxy sends it.
+ * Notes what of our own goes with the decided request, and its head if that is edited. False: its head has to be edited
+ * and cannot: the proxy sends it.
  */
-__noinline int plan_header(struct __sk_buff *skb, bool adopted, __u32 salt)
+__noinline int plan_header(struct __sk_buff *skb, const struct packet *p, struct deciding *d, struct own_bytes *own,
+			   __u32 salt)
 {
-	struct work *w = work();
+	struct introduction *i;
 	struct edit *e;
 	struct scan *s;
 
-	if (!w)
+	if (!p || !d || !own)
 		return false;
-	s = &w->reading.scan;
-	w->introduction.kind = w->decision.header ?: header_of(w->routing.generation, w->decision.pool);
-	w->introduction.head = 0;
-	if (w->introduction.kind < HEADER_EDIT)
+	s = &d->reading.scan;
+	i = &own->introduction;
+	i->kind = d->decision.header ?: header_of(d->routing.generation, d->decision.pool);
+	i->head = 0;
+	if (i->kind < HEADER_EDIT)
 		return true;
-	if (adopted)
-		read_head(skb, &w->packet, s, &w->routing.vip);
-	e = edit_of(w->introduction.kind);
-	if (!e || !takes_edit(skb, &w->packet, s, e) || w->decision.chunked || w->decision.upgrade ||
-	    w->decision.opaque || w->decision.request != length_of(s))
+	if (d->adopted)
+		read_head(skb, p, s, &d->routing.vip);
+	e = edit_of(i->kind);
+	if (!e || !takes_edit(skb, p, s, e) || d->decision.chunked || d->decision.upgrade || d->decision.opaque ||
+	    d->decision.request != length_of(s))
 		return false;
-	w->introduction.head = s->size;
-	w->introduction.sum = digest(s, salt);
-	note_places(&w->edited, s);
+	i->head = s->size;
+	i->sum = digest(s, salt);
+	note_places(&own->edited, s);
 	return true;
 }
 
-/* Reads a head that the client repeats, before the session is locked. False: it would not be edited as the header says. */
-__noinline int read_again(struct __sk_buff *skb, __u32 header)
+/*
+ * Reads a head that the client repeats, before the session is locked, and notes its places in at. False: it would not
+ * be edited as the header says.
+ */
+__noinline int read_again(struct __sk_buff *skb, const struct packet *p, struct deciding *d, struct edited *at,
+			  __u32 header)
 {
 	struct edit *e = edit_of(header);
-	struct work *w = work();
 	struct scan *s;
 
-	if (!w || !e || !to_vip(&w->packet, &w->routing))
+	if (!p || !d || !at || !e || !to_vip(p, &d->routing))
 		return false;
-	s = &w->reading.scan;
-	read_head(skb, &w->packet, s, &w->routing.vip);
-	note_places(&w->edited, s);
-	return takes_edit(skb, &w->packet, s, e);
+	s = &d->reading.scan;
+	read_head(skb, p, s, &d->routing.vip);
+	note_places(at, s);
+	return takes_edit(skb, p, s, e);
 }

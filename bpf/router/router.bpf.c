@@ -17,33 +17,33 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 
 static __always_inline int tcp_packet(struct __sk_buff *skb, struct work *w)
 {
-	struct flow *flow = bpf_map_lookup_elem(&flows, &w->packet.key);
+	struct flow *flow = bpf_map_lookup_elem(&flows, &w->in.packet.key);
 	__u32 side, idx;
 	int verdict;
 
-	if (!flow && !to_vip(&w->packet, &w->routing))
+	if (!flow && !to_vip(&w->in.packet, &w->deciding.routing))
 		return PASS;
-	if (w->packet.urgent || skb->vlan_present) {
-		int err = strip(skb, &w->packet);
+	if (w->in.packet.urgent || skb->vlan_present) {
+		int err = strip(skb, &w->in.packet);
 
 		if (err)
 			return -err;
 	}
 	if (!flow)
-		return new_client(skb);
+		return new_client(skb, w);
 	side = flow->side;
 	idx = flow->splice;
 	if (side == SIDE_SERVER)
-		return server_packet(skb, idx);
+		return server_packet(skb, w, idx);
 	switch (side) {
 	case SIDE_CLIENT:
-		verdict = client_packet(skb, idx);
-		return verdict == BEGINS_REQUEST ? next_request(skb, idx) : verdict;
+		verdict = client_packet(skb, w, idx);
+		return verdict == BEGINS_REQUEST ? next_request(skb, w, idx) : verdict;
 	case SIDE_LINGER:
 	case SIDE_RESET:
 		return lingering_client(skb, w, side);
 	case SIDE_LOCAL:
-		return w->packet.flags & SYN ? syn_on_local(skb) : local_packet(skb);
+		return w->in.packet.flags & SYN ? syn_on_local(skb, w) : local_packet(skb, w);
 	}
 	return PASS;
 }
@@ -70,23 +70,23 @@ int router_ingress(struct __sk_buff *skb)
 
 	if (!w)
 		return TC_ACT_UNSPEC;
-	w->action = TC_ACT_SHOT;
-	parsed = parse(skb, &w->packet);
+	w->out.action = TC_ACT_SHOT;
+	parsed = parse(skb, &w->in.packet);
 	switch (parsed) {
 	case PARSED_TCP:
 		verdict = tcp_packet(skb, w);
 		break;
 	case PARSED_ICMP:
-		verdict = icmp_error(skb);
+		verdict = icmp_error(skb, w);
 		break;
 	case PARSED_OTHER:
 		break;
 	default:
-		verdict = vip_of(&w->packet, 0, &w->routing.generation) ? unreadable(parsed) : PASS;
+		verdict = vip_of(&w->in.packet, 0, &w->deciding.routing.generation) ? unreadable(parsed) : PASS;
 	}
 	count(verdict);
 	/* other packets go on to the next programs */
-	return verdict == PASS || verdict == PASS_LOCAL ? TC_ACT_UNSPEC : w->action;
+	return verdict == PASS || verdict == PASS_LOCAL ? TC_ACT_UNSPEC : w->out.action;
 }
 
 /* Not attached: run by user space with a struct splice_command. */
@@ -98,6 +98,7 @@ int router_command(struct __sk_buff *skb)
 
 	if (!w || bpf_skb_load_bytes(skb, 0, &w->command, sizeof(w->command)))
 		return TC_ACT_SHOT;
+	sweep.command = &w->command;
 	switch (w->command.kind) {
 	case COMMAND_SWEEP:
 	case COMMAND_ABANDON:
@@ -115,7 +116,7 @@ int router_command(struct __sk_buff *skb)
 		complete_legs(skb, &w->command, &sweep);
 		break;
 	case COMMAND_SEND:
-		send_frames(skb, &w->command, &sweep);
+		send_frames(skb, &w->out.fib, &w->command, &sweep);
 		break;
 	case COMMAND_COUNT_SOURCE:
 		count_one(w->command.first, w->command.count);
@@ -142,13 +143,13 @@ int router_replay(struct __sk_buff *skb)
 	struct splice *s;
 	struct flow *f;
 
-	if (!w || parse(skb, &w->packet) != PARSED_TCP)
+	if (!w || parse(skb, &w->in.packet) != PARSED_TCP)
 		return TC_ACT_SHOT;
-	c = bpf_map_lookup_elem(&clients, &w->packet.key);
+	c = bpf_map_lookup_elem(&clients, &w->in.packet.key);
 	if (c)
 		return bpf_redirect(c->ifindex, BPF_F_INGRESS);
 	/* an earlier segment has consumed the decision */
-	f = bpf_map_lookup_elem(&flows, &w->packet.key);
+	f = bpf_map_lookup_elem(&flows, &w->in.packet.key);
 	if (!f)
 		return TC_ACT_SHOT;
 	if (f->side == SIDE_LOCAL)

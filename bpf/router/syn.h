@@ -59,10 +59,9 @@ static __always_inline void fill_syn_ack(struct segment *r, const struct packet 
 	r->wscale = c->flags & CLIENT_WSCALE ? OUR_WSCALE : NO_SCALE;
 }
 
-/* Answers the current SYN, which is for w->routing.vip. */
-__noinline int answer_syn(struct __sk_buff *skb)
+/* Answers the current SYN, whose VIP is known. */
+__noinline int answer_syn(struct __sk_buff *skb, struct inbound *in, struct deciding *d, struct outbound *out)
 {
-	struct work *w = work();
 	struct config *set = config();
 	struct client c = { .ifindex = skb->ifindex };
 	struct packet *p;
@@ -71,27 +70,27 @@ __noinline int answer_syn(struct __sk_buff *skb)
 	__s64 cookie;
 	int verdict;
 
-	if (!w || !set)
+	if (!in || !d || !out || !set)
 		return DROP_NOMEM;
-	p = &w->packet;
+	p = &in->packet;
 	if (p->flags & (ACK | RST | FIN))
 		return DROP_BAD_FLAGS;
-	if (set->closed || w->routing.vip.flags & VIP_CLOSED)
-		return reset_sender(skb, w);
+	if (set->closed || d->routing.vip.flags & VIP_CLOSED)
+		return reset_sender(skb, in, out);
 	p->plain = 0;
-	if (p->options && !read_options(skb, p, &w->option.now))
+	if (p->options && !read_options(skb, p, &in->option.now))
 		return DROP_BAD_OPTIONS;
-	if (!checksum_ok(skb, p, &w->sum))
+	if (!checksum_ok(skb, p, &in->sum))
 		return DROP_BAD_CHECKSUM;
-	cookie = make_cookie(&w->cookie, p);
+	cookie = make_cookie(&in->cookie, p);
 	if (cookie < 0)
 		return DROP_NOMEM;
-	read_syn(p, w->routing.vip.flags, &c);
-	verdict = keep_options(p, set, &c, &w->syn_key, &bits);
-	r = reply_to(&w->reply, p, SYN | ACK, (__u32)cookie, p->seq + 1);
+	read_syn(p, d->routing.vip.flags, &c);
+	verdict = keep_options(p, set, &c, &d->syn_key, &bits);
+	r = reply_to(&out->reply, p, SYN | ACK, (__u32)cookie, p->seq + 1);
 	r->window = WINDOW_SENT;
-	r->mss = w->routing.vip.mss;
+	r->mss = d->routing.vip.mss;
 	fill_syn_ack(r, p, set, &c, bits);
 	time_handshake((__u32)cookie);
-	return send_back(skb, w, verdict);
+	return send_back(skb, out, verdict);
 }

@@ -27,52 +27,50 @@ struct bpf_tcp_req_attrs {
 extern int bpf_sk_assign_tcp_reqsk(struct __sk_buff *skb, struct sock *sk, struct bpf_tcp_req_attrs *attrs,
 				   int attrs__sz) __weak __ksym;
 
-/* Sends the first packet of a request to user space and keeps w->client until the decision. */
-static __always_inline int upcall(struct __sk_buff *skb, struct work *w, const struct config *set, __u32 now)
+/* Sends the first packet of a request to user space and keeps its client until the decision. */
+static __always_inline int upcall(struct __sk_buff *skb, const struct packet *p, struct client *c, struct outbound *out,
+				  const struct config *set, __u32 now)
 {
 	bool first;
 
 	if (!set->tap)
 		return DROP_NO_TAP;
-	w->client.state = CLIENT_UPCALL;
-	w->client.ifindex = skb->ifindex;
-	w->client.since = now;
-	w->client.seq = w->packet.seq;
-	first = !bpf_map_lookup_elem(&clients, &w->packet.key);
-	if (first && source_full(&w->packet.key, set))
+	c->state = CLIENT_UPCALL;
+	c->ifindex = skb->ifindex;
+	c->since = now;
+	c->seq = p->seq;
+	first = !bpf_map_lookup_elem(&clients, &p->key);
+	if (first && source_full(&p->key, set))
 		return DROP_SOURCE_FULL;
-	if (bpf_map_update_elem(&clients, &w->packet.key, &w->client, BPF_ANY))
+	if (bpf_map_update_elem(&clients, &p->key, c, BPF_ANY))
 		return DROP_PENDING_FULL;
 	if (first)
-		count_client(&w->packet.key, set, 1);
-	return to_user_space(w, set);
+		count_client(&p->key, set, 1);
+	return to_user_space(out, set);
 }
 
 /*
  * Gives the connection to the listening socket of its VIP as if that had done the handshake. The current packet is the
- * first the socket sees; w->client has the client's options. The client's entry stays until a later packet finds the
+ * first the socket sees; c has the client's options. The client's entry stays until a later packet finds the
  * socket: see local_packet.
  */
-__noinline int assign_local(struct __sk_buff *skb)
+__noinline int assign_local(struct __sk_buff *skb, struct inbound *in, const struct client *c, struct outbound *out)
 {
-	struct work *w = work();
 	struct bpf_tcp_req_attrs attrs = {};
 	struct flow local = { .ifindex = skb->ifindex, .side = SIDE_LOCAL };
 	struct packet *p;
-	struct client *c;
 	struct bpf_sock *skc;
 	int verdict = DROP_NOMEM;
 	struct sock *sk;
 
-	if (!w)
+	if (!in || !c || !out)
 		return DROP_NOMEM;
-	p = &w->packet;
-	c = &w->client;
+	p = &in->packet;
 	if (!bpf_sk_assign_tcp_reqsk)
-		return reset_sender(skb, w);
+		return reset_sender(skb, in, out);
 	skc = socket_of(skb, p);
 	if (!skc)
-		return reset_sender(skb, w);
+		return reset_sender(skb, in, out);
 	attrs.mss = c->mss < 536 ? 536 : c->mss;
 	if (c->flags & CLIENT_WSCALE) {
 		attrs.wscale_ok = 1;
@@ -94,12 +92,12 @@ __noinline int assign_local(struct __sk_buff *skb)
 		bpf_map_delete_elem(&flows, &p->key);
 		goto out;
 	}
-	w->action = TC_ACT_UNSPEC;
+	out->action = TC_ACT_UNSPEC;
 	verdict = ASSIGNED;
 out:
 	bpf_sk_release(skc);
 	if (verdict != ASSIGNED)
-		return reset_sender(skb, w);
+		return reset_sender(skb, in, out);
 	return verdict;
 }
 
@@ -107,15 +105,15 @@ out:
 #define UNDECIDED_SPAN (128 << 10)
 
 /* Forgets the client if the sequence number is plausible; its SYN options expire. */
-static __always_inline int undecided_reset(struct __sk_buff *skb, struct work *w)
+static __always_inline int undecided_reset(struct __sk_buff *skb, struct inbound *in, struct client *known)
 {
-	struct packet *p = &w->packet;
+	struct packet *p = &in->packet;
 
-	if (!checksum_ok(skb, p, &w->sum))
+	if (!checksum_ok(skb, p, &in->sum))
 		return DROP_BAD_CHECKSUM;
-	if (lookup_client(&w->packet.key, &w->known) != KNOWN)
+	if (lookup_client(&p->key, known) != KNOWN)
 		return CONSUMED;
-	if (p->seq - w->known.seq > UNDECIDED_SPAN)
+	if (p->seq - known->seq > UNDECIDED_SPAN)
 		return DROP_WINDOW;
 	forget_undecided(&p->key);
 	return CONSUMED;
@@ -125,9 +123,9 @@ static __always_inline int undecided_reset(struct __sk_buff *skb, struct work *w
  * A packet of a session that a socket of this host owns or will own. Until the first packet has created the socket,
  * others would reach the listener, which sends RST.
  */
-__noinline int local_packet(struct __sk_buff *skb)
+__noinline int local_packet(struct __sk_buff *skb, struct work *w)
 {
-	struct work *w = work();
+	struct client *entry;
 	struct bpf_sock *skc;
 	struct packet *p;
 	bool made;
@@ -135,11 +133,12 @@ __noinline int local_packet(struct __sk_buff *skb)
 
 	if (!w)
 		return DROP_NOMEM;
-	p = &w->packet;
-	known = lookup_client(&w->packet.key, &w->known);
+	p = &w->in.packet;
+	entry = &w->deciding.known;
+	known = lookup_client(&p->key, entry);
 	if (known == KNOWN_CHANGING)
 		return DROP_RACE;
-	if (!known || w->known.state != CLIENT_LOCAL)
+	if (!known || entry->state != CLIENT_LOCAL)
 		return PASS_LOCAL;
 	skc = socket_of(skb, p);
 	made = skc && skc->state != BPF_TCP_LISTEN;
@@ -150,14 +149,13 @@ __noinline int local_packet(struct __sk_buff *skb)
 		return PASS_LOCAL;
 	}
 	if (p->flags & RST) {
-		int verdict = undecided_reset(skb, w);
+		int verdict = undecided_reset(skb, &w->in, entry);
 
 		if (verdict == CONSUMED)
 			bpf_map_delete_elem(&flows, &p->key);
 		return verdict;
 	}
-	if (!p->len || p->seq != w->known.seq)
+	if (!p->len || p->seq != entry->seq)
 		return DROP_EARLY;
-	w->client = w->known;
-	return assign_local(skb); /* again: the first was lost before the socket */
+	return assign_local(skb, &w->in, entry, &w->out); /* again: the first was lost before the socket */
 }

@@ -35,45 +35,84 @@ struct reading {
 	struct partial part;
 };
 
-/* Functions take what they use of this as arguments; those called by the entry points get all of it. */
-struct work {
-	struct packet packet;       /* current */
-	struct option_bytes option; /* its options, if they are not plain */
-	struct translation out;
-	struct segment reply;
-	struct next_hop reply_hop;
-	struct walk walk;
-	struct decision decision;
+/* What came in. Whoever parses the packet fills it. */
+struct inbound {
+	struct packet packet;
+	struct option_bytes option; /* the packet's, if they are not plain */
+	struct walk walk;           /* over its bytes, if its message is parsed */
+	struct sum_bytes sum;       /* memory of checksum_ok and seal */
+	struct cookie_headers cookie;
+	struct quoted quoted;
+};
+
+/* What a decision is made from, and the decision. Whoever routes the request fills it. */
+struct deciding {
 	struct routing routing;
+	struct reading reading; /* of the packet's request or response */
+	struct decision decision;
 	struct client client; /* current */
 	struct client known;  /* by lookup_client */
 	struct syn_options_key syn_key;
-	struct cookie_headers cookie;
-	struct bpf_fib_lookup fib;
-	struct splice_command command;
-	struct request_log request; /* current, by describe */
-	struct request_log logged;  /* the one that is over */
-	struct released_leg released;
-	struct joined joined;
+	struct request_log request; /* by describe */
+	bool adopted;               /* user space has decided: the head of the request is not read here */
+	__u32 moved_from;           /* the splice that the client leaves; NO_SPLICE: this is its first request */
+	struct popped_leg leg;      /* that it goes to */
+	struct joining joining;
+};
+
+/* Bytes of the router's own that go with the packet: docs/handoff.md, "Insertion". */
+struct own_bytes {
 	struct introduction introduction;
 	struct payload payload;
 	struct edited edited;
+};
+
+/* What goes out. The events of a session, and whoever sends, fill it. */
+struct outbound {
+	struct translation translation;
+	struct segment reply;
+	struct next_hop reply_hop;
+	struct joined joined;
+	struct own_bytes own;
+	struct bpf_fib_lookup fib;
 	__u32 action; /* TCX_* */
-	union {       /* used one after the other */
-		struct reading reading;
-		struct sum_bytes sum;
-		struct quoted quoted;
-	};
+};
+
+/* What the client leaves behind. The events of its session fill it. */
+struct leaving {
+	struct released_leg released;
+	struct request_log logged;
+};
+
+/*
+ * All records of a packet: for the entry points, and for the functions that they call. Functions below those get the
+ * records that they use (bpf_test.go). No two members share memory, so that no step can overwrite what a later one
+ * needs.
+ */
+struct work {
+	struct inbound in;
+	struct deciding deciding;
+	struct outbound out;
+	struct leaving leaving;
+	struct splice_command command;
 };
 
 SCRATCH(work);
 
+/* Makes the packet the input of a session's event, at event->now. */
+static __always_inline void begin_event(struct input *event, const struct inbound *in, const struct config *set)
+{
+	event->packet = &in->packet;
+	event->walk = &in->walk;
+	event->clock = event->now + set->ts_offset;
+}
+
 /* Sends the packet to user space; nothing is acknowledged. */
-static __always_inline int to_user_space(struct work *w, const struct config *set)
+static __always_inline int to_user_space(struct outbound *out, const struct config *set)
 {
 	if (!set->tap)
 		return DROP_NO_TAP;
-	w->action = bpf_redirect(set->tap, 0);
+	out->action = bpf_redirect(set->tap, 0);
 	return UPCALL;
 }
 
@@ -86,42 +125,42 @@ static __always_inline struct segment *reply_to(struct segment *r, const struct 
 	return r;
 }
 
-/* Writes w->reply and sends it out of the ingress interface. Returns verdict, or the reason it could not. */
-static __always_inline int send_back(struct __sk_buff *skb, struct work *w, int verdict)
+/* Writes the reply and sends it out of the ingress interface. Returns verdict, or the reason it could not. */
+static __always_inline int send_back(struct __sk_buff *skb, struct outbound *out, int verdict)
 {
-	if (!write_segment(skb, &w->reply))
+	if (!write_segment(skb, &out->reply))
 		return DROP_NOMEM;
-	w->action = bpf_redirect(skb->ifindex, 0);
+	out->action = bpf_redirect(skb->ifindex, 0);
 	return verdict;
 }
 
 /* Sends an RST that the packet's sender accepts (RFC 9293, 3.10.7.1). */
-static __always_inline int reset_sender(struct __sk_buff *skb, struct work *w)
+static __always_inline int reset_sender(struct __sk_buff *skb, struct inbound *in, struct outbound *out)
 {
-	if (w->packet.flags & RST)
+	if (in->packet.flags & RST)
 		return CONSUMED;
-	if (!checksum_ok(skb, &w->packet, &w->sum))
+	if (!checksum_ok(skb, &in->packet, &in->sum))
 		return DROP_BAD_CHECKSUM;
-	answer_reset(&w->reply, &w->packet);
-	return send_back(skb, w, RESET_SENT);
+	answer_reset(&out->reply, &in->packet);
+	return send_back(skb, out, RESET_SENT);
 }
 
-/* Sends w->out to the surrogate; its next hop is the splice's. */
-static __always_inline int send_to_server(struct __sk_buff *skb, struct work *w, struct splice *s, __u32 now,
-					  int verdict)
+/* Sends the translated packet to the surrogate; its next hop is the splice's. */
+static __always_inline int send_to_server(struct __sk_buff *skb, struct inbound *in, struct outbound *out,
+					  struct splice *s, __u32 now, int verdict)
 {
 	int err;
 
-	if (hop_is_old(&w->out.hop, now) && resolve(skb, &w->out, &w->fib, w->packet.v6, now)) {
+	if (hop_is_old(&out->translation.hop, now) && resolve(skb, &out->translation, &out->fib, in->packet.v6, now)) {
 		bpf_spin_lock(&s->lock);
-		if (same_tuple(&s->client, &w->packet.key))
-			s->to_server = w->out.hop;
+		if (same_tuple(&s->client, &in->packet.key))
+			s->to_server = out->translation.hop;
 		bpf_spin_unlock(&s->lock);
 	}
-	err = rewrite(skb, &w->packet, &w->out, &w->option);
+	err = rewrite(skb, &in->packet, &out->translation, &in->option);
 	if (err)
 		return -err;
-	w->action = redirect(&w->out.hop);
+	out->action = redirect(&out->translation.hop);
 	return verdict;
 }
 

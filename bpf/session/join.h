@@ -70,8 +70,9 @@ static __always_inline void send_first(struct splice *s, const struct input *in,
  * Joins the current client to an idle leg of this surrogate and class. False: the leg is no longer idle, or was
  * reassigned.
  */
-static __always_inline bool join_event(struct splice *s, const struct input *in, const struct joining *j,
-				       __u32 surrogate, __u32 leg_class, struct translation *out, struct joined *joined)
+static __always_inline bool join_event(struct splice *s, const struct input *in, const struct decision *d,
+				       const struct joining *j, __u32 surrogate, __u32 leg_class,
+				       struct translation *out, struct joined *joined)
 {
 	if (s->state != SPLICE_IDLE || s->surrogate != surrogate || s->leg_class != leg_class ||
 	    !may_serve(s, &in->packet->key))
@@ -90,12 +91,12 @@ static __always_inline bool join_event(struct splice *s, const struct input *in,
 	s->challenged = 0;
 	join_numbers(s, in, j);
 	s->client_requests = 0;
-	s->pool = j->decision->pool;
+	s->pool = d->pool;
 	s->bytes_to_server = s->bytes_to_client = 0;
 	if (j->insertion.len && !j->insertion.head)
-		begin_request(s, j->decision, in->walk, 0); /* its bytes follow, in a packet that is received again */
+		begin_request(s, d, in->walk, 0); /* its bytes follow, in a packet that is received again */
 	else
-		send_first(s, in, j->decision);
+		send_first(s, in, d);
 	s->to_client.ifindex = j->ifindex;
 	s->to_client.checked = 0;
 	fill_to_server(s, in->packet, out);

@@ -38,7 +38,6 @@ struct released_leg {
 
 /* A client with a decided request, to be joined to a leg. */
 struct joining {
-	const struct decision *decision;
 	__u32 ts_client; /* the newest timestamp sent to the client */
 	__u32 ifindex;   /* the client's ingress */
 	__u32 flags;     /* enum splice_flag of the new session */

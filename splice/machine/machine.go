@@ -47,9 +47,9 @@ static __u32 call_server(struct call *c)
 static __u32 call_join(struct call *c)
 {
 	struct input in = input_of(c);
-	struct joining j = { .decision = &c->d, .flags = c->flags, .insertion = c->insertion };
+	struct joining j = { .flags = c->flags, .insertion = c->insertion };
 
-	return join_event(&c->s, &in, &j, c->s.surrogate, c->s.leg_class, &c->out, &c->joined);
+	return join_event(&c->s, &in, &c->d, &j, c->s.surrogate, c->s.leg_class, &c->out, &c->joined);
 }
 
 static __u32 call_request(struct call *c)

@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"baton/datapath"
-	"baton/datapath/quic"
 	kernel "baton/datapath/router"
+	"baton/router/quic"
 )
 
 // Needs is what the router needs of a host.

@@ -54,6 +54,9 @@ type path struct {
 	held   []netip.Addr // VIPs' addresses; only Update uses it
 }
 
+// Programs is the feature that the programs for QUIC load.
+var Programs = kernel.Programs
+
 // NewService makes a Service, which does nothing before Update.
 func NewService(o ServiceOptions) *Service { return &Service{o: o} }
 

@@ -61,7 +61,7 @@ rings:
 check: ## quick checks while editing: build, lint, and the tests that need neither root nor a network
 	@BATON_RINGS=check $(MAKE) --no-print-directory build lint rings
 
-lint: ## gofmt, go vet, staticcheck, clang-format, prose, length of files
+lint: ## gofmt, go vet, staticcheck, clang-format, prose, length of files, counters
 	@GO=$(GO) packaging/lint.sh
 
 docs: ## the documentation as a site with search, in bin/site; fails with a broken link (needs python3-venv)

@@ -20,6 +20,7 @@ unformatted=$("$gofmt" -l $go_files)
 
 "$GO" vet ./... || fail "go vet"
 "$GO" run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./... || fail "staticcheck"
+"$GO" run ./packaging/counters || fail "counters (CONTRIBUTING.md says what they count)"
 # A module of its own. That of its tests' API server, in kubernetes/apiserver, has one file, and takes minutes to compile.
 "$GO" vet -C kubernetes ./... || fail "go vet in kubernetes"
 (cd kubernetes && "$GO" run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...) || fail "staticcheck in kubernetes"

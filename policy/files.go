@@ -34,7 +34,7 @@ type signature struct {
 	inode    uint64 // of a file that was renamed over another
 }
 
-// sign returns the zero signature for a file that there is not.
+// sign returns a file's signature, or the zero one if the file is missing.
 func sign(path string) signature {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -188,7 +188,7 @@ func (s *State) unusable(u int) string {
 	return ""
 }
 
-// Weight is that of a surrogate; 0 for one that there is not.
+// Weight returns the weight of a surrogate, or 0 for an unknown one.
 func (s *State) Weight(name string) int {
 	if i := s.policy.Index(name); i >= 0 {
 		return s.surrogates[i].weight

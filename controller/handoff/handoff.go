@@ -54,7 +54,7 @@ type handoff struct {
 	answer chan struct{} // closed: the surrogate has acknowledged it
 }
 
-// failure is why a handoff was undone: a word for the metric and a sentence.
+// failure is the reason for undoing a handoff: a word for the metric, and a sentence.
 type failure struct{ kind, text string }
 
 func (f failure) Error() string { return f.text }

@@ -242,7 +242,7 @@ func (p *Plan) ending(idle uint16) *openflow.FlowMod {
 	return &m
 }
 
-// told has the switch tell when an entry ends.
+// told makes the switch report the end of an entry.
 func told(m *openflow.FlowMod) *openflow.FlowMod {
 	m.Flags = openflow.FlowSendFlowRem
 	return m

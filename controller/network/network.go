@@ -117,8 +117,8 @@ const age = 2 * time.Second
 // called after Run.
 func (n *Network) OnChange(f func(topology.Change)) { n.watch = append(n.watch, f) }
 
-// Remember has hosts be presumed where a controller before this one knew them, once the links of their switches are known. Their first frames
-// correct it.
+// Remember makes the network expect hosts where the previous controller knew them, once the links of their switches are
+// known. Their first frames correct it.
 func (n *Network) Remember(hosts []topology.Host) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -79,7 +79,7 @@ type Session struct {
 	// Opener and Other are the ends: that of Way.From, and that of Way.To.
 	Opener, Other End
 	Since, Last   time.Time
-	// Held has the opener's further bytes and its FIN not pass, and not count: they belong behind a handoff.
+	// Held: the opener's further bytes and its FIN neither pass nor count until the handoff is complete.
 	Held bool
 	// Committed: what the opener says is for a surrogate. Only that can check the numbers of a RST.
 	Committed bool

@@ -124,7 +124,7 @@ func (c *compiled) behind(key zone.Key) []uint16 {
 	return r.Node.Types()
 }
 
-// make makes a template; nil if none can be had.
+// make makes a template, or returns nil if the message's compression pointers cannot be moved.
 func (c *compiled) make(key zone.Key, kind uint16, moves bool) (*template, error) {
 	r := c.Data.Resolve(key, key.String(), kind)
 	t, err := c.template(key, kind, r, moves)

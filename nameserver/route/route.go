@@ -137,8 +137,9 @@ func (t *Table) Refresh() {
 	}
 }
 
-// observe is what is known of a surrogate, and from where. By the checks it is down when all its addresses are; of others only those that are up are answered.
-// A controller's word counts for all addresses. What an operator has changed here comes before what one has changed there.
+// observe returns the known state of a surrogate, and its source. By the health checks a surrogate is down when
+// all its addresses are; of one that is up, only addresses that are up are answered. A controller's report counts for all
+// addresses. A change by an operator here overrides one made at the controller.
 func (t *Table) observe(u *policy.Surrogate, view *follow.View) (policy.Observed, *target, follow.Source) {
 	to := &target{counts: t.count("/" + u.Name)}
 	var o policy.Observed

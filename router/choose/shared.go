@@ -30,8 +30,9 @@ type Shared struct {
 	index map[string]int // in the pool's surrogates, by name in the policy
 }
 
-// NewShared makes a snapshot of the pool's policy p. before is the one until then, or nil: it says what was full. A surrogate of the policy that is not in
-// the pool is down.
+// NewShared makes a snapshot of the pool's policy p. before is the policy's previous state, or nil: sites and surrogates
+// that were full in it stay full until they are below the policy's resume share. A surrogate of the policy that is not
+// in the pool is down.
 func NewShared(pool *config.Pool, p *policy.Policy, before *policy.State, seen func(name string) Seen) *Shared {
 	s := &Shared{pool: pool, index: make(map[string]int)}
 	for i := range pool.Surrogates {
@@ -90,7 +91,7 @@ func Question(p *config.Shared, req *head.Request, client netip.Addr) policy.Que
 	return q
 }
 
-// QuestionOfHello is what the policy is asked about a client's hello, of which the name is known alone.
+// QuestionOfHello returns the policy's query for a client's hello, which gives only the host name.
 func QuestionOfHello(p *config.Shared, h *hello.Hello, client netip.Addr) policy.Query {
 	return question(p, h.ServerName, client)
 }

@@ -18,7 +18,7 @@ const module = "baton/"
 // lowest first. Names on one line have one rank.
 type ranks map[string]int
 
-// readRanks reads the list, and compares it with the files that there are. With update it removes names that are gone.
+// readRanks reads the list, and compares it with the sources. With update it removes names that are gone.
 func readRanks(root string, files []*file, update bool) (ranks, error) {
 	path := filepath.Join(root, ranksPath)
 	text, err := os.ReadFile(path)

@@ -1,8 +1,10 @@
-// Command prose writes the texts of Go files (help, errors, logs, descriptions of metrics) as files that a linter of prose can read.
-// Each text is on the line on which it is in the source: FOLDER/PATH.txt:LINE is PATH:LINE.
+// Command prose writes the texts of Go files (help, errors, logs, descriptions of metrics) as files that a linter of
+// prose can read, or, with -comments, the comments of Go and C files. Each text is on the line on which it is in the
+// source: FOLDER/PATH.txt:LINE is PATH:LINE, and so is FOLDER/PATH.comment:LINE.
 package main
 
 import (
+	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -15,28 +17,36 @@ import (
 )
 
 func main() {
-	if len(os.Args) < 3 {
-		fmt.Fprintln(os.Stderr, "prose: write prose FOLDER FILE.go…")
+	ofComments := flag.Bool("comments", false, "write the comments of Go and C files")
+	flag.Parse()
+	if flag.NArg() < 2 {
+		fmt.Fprintln(os.Stderr, "prose: write prose [-comments] FOLDER FILE…")
 		os.Exit(2)
 	}
-	for _, path := range os.Args[2:] {
-		if err := write(os.Args[1], path); err != nil {
+	read, suffix := texts, ".txt"
+	if *ofComments {
+		read, suffix = comments, ".comment"
+	}
+	for _, path := range flag.Args()[1:] {
+		if err := writeProse(flag.Arg(0), path, suffix, read); err != nil {
 			fmt.Fprintln(os.Stderr, "prose:", err)
 			os.Exit(1)
 		}
 	}
 }
 
-func write(folder, path string) error {
+type reader func(name string, source []byte) (lines []string, err error)
+
+func writeProse(folder, path, suffix string, read reader) error {
 	source, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	lines, err := texts(path, source)
+	lines, err := read(path, source)
 	if err != nil || len(lines) == 0 {
 		return err
 	}
-	path = filepath.Join(folder, path+".txt")
+	path = filepath.Join(folder, path+suffix)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}

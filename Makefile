@@ -58,8 +58,9 @@ test: ## dependencies, build, lint and all rings of tests (root for rings 3 and 
 rings:
 	@GO=$(GO) $(GO) run ./packaging/rings
 
-check: ## quick checks while editing: build, lint, and the tests that need neither root nor a network
-	@BATON_RINGS=check $(MAKE) --no-print-directory build lint rings
+check: ## quick checks while editing: build, lint, and tests without root or network; PART=router: of a part, with its kernel programs (root)
+	@if [ -n "$(PART)" ]; then BATON_PART=$(PART) BATON_RINGS=check $(MAKE) --no-print-directory lint rings; \
+		else BATON_RINGS=check $(MAKE) --no-print-directory build lint rings; fi
 
 lint: ## gofmt, go vet, staticcheck, clang-format, prose, length of files, counters
 	@GO=$(GO) packaging/lint.sh

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Checks the style of the files that git tracks or would track. Reports every
-# fault, then fails. GO is the go command.
+# fault, then fails. GO is the go command. With a part in BATON_PART: gofmt, go vet
+# and staticcheck of its packages, the counters, clang-format, and the length of files.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 GO=${GO:-$(packaging/go.sh)} || exit 1
@@ -18,12 +19,22 @@ go_files=$(files '*.go' | grep -v '_bpfe[lb]\.go$')
 unformatted=$("$gofmt" -l $go_files)
 [ -z "$unformatted" ] || fail "gofmt: $(echo $unformatted)"
 
-"$GO" vet ./... || fail "go vet"
-"$GO" run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./... || fail "staticcheck"
+packages=./...
+part=${BATON_PART:-}
+[ -z "$part" ] || packages=$("$GO" run ./packaging/rings packages) || exit 1
+# kubernetes is a module of its own. That of its tests' API server, in kubernetes/apiserver, has one file, and takes
+# minutes to compile.
+if [ "$part" != kubernetes ]; then
+	# shellcheck disable=SC2086
+	"$GO" vet $packages || fail "go vet"
+	# shellcheck disable=SC2086
+	"$GO" run honnef.co/go/tools/cmd/staticcheck@v0.8.2 $packages || fail "staticcheck"
+fi
+if [ -z "$part" ] || [ "$part" = kubernetes ]; then
+	"$GO" vet -C kubernetes ./... || fail "go vet in kubernetes"
+	(cd kubernetes && "$GO" run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...) || fail "staticcheck in kubernetes"
+fi
 "$GO" run ./packaging/counters || fail "counters (CONTRIBUTING.md says what they count)"
-# A module of its own. That of its tests' API server, in kubernetes/apiserver, has one file, and takes minutes to compile.
-"$GO" vet -C kubernetes ./... || fail "go vet in kubernetes"
-(cd kubernetes && "$GO" run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...) || fail "staticcheck in kubernetes"
 
 c_files=$(files 'bpf/*.c' 'bpf/*.h' | grep -v '^bpf/include/')
 if command -v clang-format-19 >/dev/null; then
@@ -36,7 +47,9 @@ else
 fi
 
 # The web page: TypeScript's compiler and Biome, by the lock file.
-if command -v npm >/dev/null; then
+if [ -n "$part" ] && [ "$part" != dashboard ]; then
+	: # another part
+elif command -v npm >/dev/null; then
 	dashboard/web/packages.sh || fail "npm ci in dashboard/web"
 	npm --prefix dashboard/web run --silent lint || fail "dashboard/web (npm --prefix dashboard/web run format mends what it can)"
 else
@@ -45,7 +58,9 @@ else
 fi
 
 # Prose: Vale is a Go program with parsers in C.
-if command -v "${CC:-cc}" >/dev/null; then
+if [ -n "$part" ]; then
+	: # of all parts: packaging/prose.sh
+elif command -v "${CC:-cc}" >/dev/null; then
 	packaging/prose.sh || fail "prose (the vocabulary is in packaging/vale)"
 else
 	echo "lint: SKIP prose: ${CC:-cc} is not installed (make deps)"

@@ -31,7 +31,8 @@ for rule in packaging/vale/Baton/*.yml; do
 done
 
 # shellcheck disable=SC2046
-found=$(vale $(files README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md 'docs/*.md' 'examples/*.md' | grep -v '^docs/results/') bin/prose/texts) || {
+found=$(vale bin/prose/texts \
+	$(files README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md 'docs/*.md' 'examples/*.md' | grep -v '^docs/results/')) || {
 	echo "$found" | places | sed 's/:Baton\.\([A-Za-z]*\):/: \1: /' >&2
 	echo "$found" | grep -q ':Baton\.' || echo "$found" >&2
 	failed=1

@@ -26,12 +26,14 @@ func TestComments(t *testing.T) {
 	}{
 		{
 			"Go", "p.go",
-			"//go:build linux\n\n// Package p has\n// two lines.\npackage p\n\n//\ta := code\n\n/* one\ntwo */\nvar s = \"// no comment\" // after it\n",
+			"//go:build linux\n\n// Package p has\n// two lines.\npackage p\n\n//\ta := code\n\n/* one\ntwo */\n" +
+				"var s = \"// no comment\" // after it\n",
 			[]string{"", "", "Package p has", "two lines.", "", "", "", "", "one", "two", "after it"},
 		},
 		{
 			"C", "p.h",
-			"// SPDX-License-Identifier: GPL-2.0\n/* Whether it is,\n * or is not. */\nchar *s = \"/* no */\"; // \"after\" it\nchar c = '\"'; /* a */ /* b */\n",
+			"// SPDX-License-Identifier: GPL-2.0\n/* Whether it is,\n * or is not. */\n" +
+				"char *s = \"/* no */\"; // \"after\" it\nchar c = '\"'; /* a */ /* b */\n",
 			[]string{"", "Whether it is,", "or is not.", "\"after\" it", "a. b"},
 		},
 		{"none", "p.go", "package p // +checklocks:mu\n", nil},

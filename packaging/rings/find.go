@@ -10,6 +10,7 @@ import (
 	"go/token"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -31,35 +32,37 @@ func moduleOf(pkg string) string {
 	return "."
 }
 
-// findTests reads the test files of every package of the modules.
-func findTests() ([]test, error) {
-	var found []test
-	for _, m := range modules {
-		of, err := findTestsOf(m)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, of...)
-	}
-	return found, nil
+// listed is a package as `go list` describes it.
+type listed struct {
+	ImportPath, Dir                    string
+	Imports, TestGoFiles, XTestGoFiles []string
 }
 
-func findTestsOf(module string) ([]test, error) {
-	out, err := goCommand("list", "-C", module, "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles", "./...").Output()
-	if err != nil {
-		return nil, fmt.Errorf("list packages of %s: %w", module, err)
+// listPackages lists the packages of the modules.
+func listPackages() ([]listed, error) {
+	var all []listed
+	for _, m := range modules {
+		out, err := goCommand("list", "-C", m, "-json=ImportPath,Dir,Imports,TestGoFiles,XTestGoFiles", "./...").Output()
+		if err != nil {
+			return nil, fmt.Errorf("list packages of %s: %w", m, err)
+		}
+		for d := json.NewDecoder(bytes.NewReader(out)); ; {
+			var p listed
+			if err := d.Decode(&p); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				return nil, fmt.Errorf("list packages: %w", err)
+			}
+			all = append(all, p)
+		}
 	}
+	return all, nil
+}
+
+// findTests reads the test files of packages.
+func findTests(packages []listed) ([]test, error) {
 	var found []test
-	for d := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p struct {
-			ImportPath, Dir           string
-			TestGoFiles, XTestGoFiles []string
-		}
-		if err := d.Decode(&p); errors.Is(err, io.EOF) {
-			return found, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("list packages: %w", err)
-		}
+	for _, p := range packages {
 		for _, f := range append(p.TestGoFiles, p.XTestGoFiles...) {
 			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, f), nil, parser.SkipObjectResolution)
 			if err != nil {
@@ -68,6 +71,7 @@ func findTestsOf(module string) ([]test, error) {
 			found = append(found, testsOf(p.ImportPath, f, file)...)
 		}
 	}
+	return found, nil
 }
 
 func testsOf(pkg, name string, file *ast.File) []test {
@@ -106,13 +110,16 @@ func ringOf(pkg, name string, file *ast.File) int {
 	return 1
 }
 
-// pattern matches the names of the tests from a ring on, for -skip.
-func pattern(tests []test, ring int) string {
+// pattern matches the names of tests, for -skip.
+func pattern(tests []test) string {
 	names := []string{"$^"}
 	for _, t := range tests {
-		if t.ring >= ring {
-			names = append(names, "^"+t.name+"$")
-		}
+		names = append(names, "^"+t.name+"$")
 	}
 	return strings.Join(names, "|")
+}
+
+// fromRing returns the tests from a ring on.
+func fromRing(tests []test, ring int) []test {
+	return slices.DeleteFunc(slices.Clone(tests), func(t test) bool { return t.ring < ring })
 }

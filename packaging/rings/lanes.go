@@ -112,28 +112,32 @@ func runLanes(both [2]lane, s *summary, skip string) error {
 	return errs[1]
 }
 
-// check runs the tests that need neither root nor a network: of packages that have others, those are skipped by name.
-func check(tests []test, s *summary) error {
-	mixed := map[string]bool{}
-	var others []test
+// check runs the chosen tests. Of packages that have others, those are skipped by name.
+func check(tests []test, s *summary, isChosen func(test) bool) error {
+	wanted, mixed := map[string]bool{}, map[string]bool{}
 	for _, t := range tests {
-		if t.ring > 2 {
+		if isChosen(t) {
+			wanted[t.pkg] = true
+		} else {
 			mixed[t.pkg] = true
-			others = append(others, t)
 		}
 	}
+	var others []test
 	pure, rest := lane{cached: true}, lane{cached: true}
 	for _, t := range tests {
+		if wanted[t.pkg] && !isChosen(t) {
+			others = append(others, t)
+		}
 		to := &pure
 		if mixed[t.pkg] {
 			to = &rest
 		}
-		if t.ring <= 2 && !slices.Contains(to.packages, t.pkg) {
+		if wanted[t.pkg] && !slices.Contains(to.packages, t.pkg) {
 			to.packages = append(to.packages, t.pkg)
 		}
 	}
 	if err := pure.run(s, "$^"); err != nil {
 		return err
 	}
-	return rest.run(s, pattern(others, 3))
+	return rest.run(s, pattern(others))
 }

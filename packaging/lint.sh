@@ -34,6 +34,16 @@ if [ -z "$part" ] || [ "$part" = kubernetes ]; then
 	"$GO" vet -C kubernetes ./... || fail "go vet in kubernetes"
 	(cd kubernetes && "$GO" run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...) || fail "staticcheck in kubernetes"
 fi
+# Locks, in packages that have annotations. go vet runs a program, not a package: it is built into bin.
+if [ -z "$part" ]; then
+	checklocks=gvisor.dev/gvisor/tools/checklocks/cmd/checklocks@v0.0.0-20260905035102-160fafc42237
+	# shellcheck disable=SC2086
+	annotated=$(grep -l '^\s*// +checklocks' $go_files | grep -vE '_test\.go$|^packaging/' | xargs -n 1 dirname | sort -u)
+	# shellcheck disable=SC2046
+	GOBIN=$PWD/bin "$GO" install "$checklocks" &&
+		"$GO" vet -vettool="$PWD/bin/checklocks" -inferred=false $(echo "$annotated" | sed 's,^,./,') ||
+		fail "checklocks"
+fi
 "$GO" run ./packaging/counters || fail "counters (CONTRIBUTING.md says what they count)"
 
 c_files=$(files 'bpf/*.c' 'bpf/*.h' | grep -v '^bpf/include/')

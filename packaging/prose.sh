@@ -32,7 +32,8 @@ done
 
 # shellcheck disable=SC2046
 found=$(vale bin/prose/texts \
-	$(files README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md 'docs/*.md' 'examples/*.md' | grep -v '^docs/results/')) || {
+	$(files README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md 'docs/*.md' 'examples/*.md' |
+		grep -v '^docs/results/')) || {
 	echo "$found" | places | sed 's/:Baton\.\([A-Za-z]*\):/: \1: /' >&2
 	echo "$found" | grep -q ':Baton\.' || echo "$found" >&2
 	failed=1

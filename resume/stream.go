@@ -133,7 +133,7 @@ func (s *Stream) read(p []byte) (int, error) {
 		if err == nil {
 			return n, nil
 		}
-		s.lane, s.narrow = s.wide.close(), s.wide.hurt
+		s.lane, s.narrow = s.wide.close(), s.wide.wasHurt()
 		s.wide = nil
 		var fault *Error
 		switch {

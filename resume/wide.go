@@ -22,88 +22,38 @@ var errNarrow = errors.New("one connection is enough")
 // A connection that breaks leaves the rest of its piece as a hole, which is fetched next. No byte is received twice, except at the end of
 // the file, where Options.Waste bounds the cost. Bytes ahead of a hole wait in memory, up to Options.Window.
 type wide struct {
-	s        *Stream
-	ctx      context.Context
-	stop     context.CancelFunc
-	have     part.Have // of the stream at the start; not changed
-	least    int       // least number of lanes, if the servers accept it
-	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced at each change
-	pieces   pieces
-	spacing  width.Spacing
-	lanes    []*lane // running
-	most     int     // most lanes, as far as the servers accept them
-	hurt     bool    // a lane ended because of a server, or because of its cost
-	ids      int
-	free     bool      // windows are not bounded any more
-	draining bool      // do not add lanes yet: the path's queue should be empty when a second one starts
-	until    time.Time // when draining ends at the latest
-	last     *lane     // the last one to run
-	fatal    *Error
-	over     chan struct{} // closed when no lane is left
-	running  sync.WaitGroup
-}
-
-// divisible reports whether several connections can share the missing part.
-func (s *Stream) divisible() bool {
-	h := &s.have
-	return !s.narrow && s.ranges && s.limit == nil && h.Offset > h.From && h.Validator.Strong() && s.options.Lanes >= 2 &&
-		h.End()-h.Offset >= 4*leastPiece
-}
-
-// widen starts a wide part after a break, if that is worth it.
-func (s *Stream) widen() bool {
-	if !s.divisible() || s.ledger.path().Lanes(s.options.Lanes) < 2 {
-		return false
-	}
-	w := s.begin(1)
-	w.pieces.next = w.pieces.at
-	w.start(nil, nil)
-	return true
-}
-
-// How long the first connection runs before a second one is started without a break: then its slow start is over.
-const (
-	settledTrips = 10
-	settledTime  = time.Second
-	drainTrips   = 20 // most round trips in which the first one's window shrinks before the second one starts
-)
-
-// ahead starts a wide part before anything has broken, if a break would cost much of the rest: a second connection gets the second half,
-// slightly less than the first one has left. Both finish at the same time, or the second one helps.
-func (s *Stream) ahead() bool {
-	c, now := s.content, time.Now()
-	if now.Sub(s.looked) < 100*time.Millisecond {
-		return false
-	}
-	s.looked = now
-	left := s.have.End() - s.have.Offset
-	if !s.divisible() || c.skip > 0 || c.left != left || left/2 > s.options.Window {
-		return false
-	}
-	path := s.ledger.path()
-	if path.Breaks > 0 || !path.Ahead(left) || now.Sub(c.began) < max(settledTime, settledTrips*path.Trip) || !s.ledger.may(0, s.options.Waste) {
-		return false
-	}
-	w := s.begin(2)
-	first := &piece{first: s.have.Offset, end: s.have.Offset + left*11/20, taken: true}
-	w.pieces.all = []*piece{first, {first: first.end, end: w.pieces.end}}
-	w.pieces.next = w.pieces.end
-	s.content = nil
-	w.draining, w.until = true, now.Add(drainTrips*path.Trip)
-	w.start(c, first)
-	return true
-}
-
-// begin creates a wide part without lanes.
-func (s *Stream) begin(least int) *wide {
-	w := &wide{s: s, have: s.have, least: least, changed: make(chan struct{}), over: make(chan struct{}), most: s.options.Lanes, ids: s.lane.id + 1,
-		pieces: pieces{at: s.have.Offset, end: s.have.End(), window: s.options.Window}}
-	w.ctx, w.stop = context.WithCancel(s.ctx)
-	w.have.Overlap = 0
-	w.spacing.Begin(time.Now(), 0)
-	s.wide = w
-	return w
+	s     *Stream
+	ctx   context.Context
+	stop  context.CancelFunc
+	have  part.Have // of the stream at the start; not changed
+	least int       // least number of lanes, if the servers accept it
+	mu    sync.Mutex
+	// +checklocks:mu
+	changed chan struct{} // closed and replaced at each change
+	// +checklocks:mu
+	pieces pieces
+	// +checklocks:mu
+	spacing width.Spacing
+	// +checklocks:mu
+	lanes []*lane // running
+	// +checklocks:mu
+	most int // most lanes, as far as the servers accept them
+	// +checklocks:mu
+	hurt bool // a lane ended because of a server, or because of its cost
+	// +checklocks:mu
+	ids int
+	// +checklocks:mu
+	free bool // windows are not bounded any more
+	// +checklocks:mu
+	draining bool // do not add lanes yet: the path's queue should be empty when a second one starts
+	// +checklocks:mu
+	until time.Time // when draining ends at the latest
+	// +checklocks:mu
+	last *lane // the last one to run
+	// +checklocks:mu
+	fatal   *Error
+	over    chan struct{} // closed when no lane is left
+	running sync.WaitGroup
 }
 
 // start runs the stream's lane, which may be within content already, and more if they are desired.
@@ -116,11 +66,15 @@ func (w *wide) start(c *content, p *piece) {
 }
 
 // wanted returns the desired number of lanes.
+//
+// +checklocks:w.mu
 func (w *wide) wanted(path *width.Path) int {
 	return min(max(path.Lanes(w.s.options.Lanes), w.least), w.most)
 }
 
-// add runs a lane. The lock is held.
+// add runs a lane.
+//
+// +checklocks:w.mu
 func (w *wide) add(l *lane, c *content, p *piece) {
 	l.at = p
 	w.lanes = append(w.lanes, l)
@@ -152,9 +106,11 @@ func (w *wide) tend() {
 	}
 }
 
-// balance bounds how much each connection may have in flight. The lock is held.
+// balance bounds how much each connection may have in flight.
 //
 // If nothing breaks but the rate falls, others use the path: they would take more and more of it from bounded connections.
+//
+// +checklocks:w.mu
 func (w *wide) balance(path *width.Path) {
 	w.free = w.free || path.Pressed
 	now := time.Now()
@@ -185,13 +141,17 @@ func (w *wide) balance(path *width.Path) {
 	w.draining = w.draining && running > 0 && now.Before(w.until) && w.s.lane.window() > int(running)*11/10
 }
 
-// short reports whether another lane is desired, and there is work for it. The lock is held.
+// short reports whether another lane is desired, and there is work for it.
+//
+// +checklocks:w.mu
 func (w *wide) short(path *width.Path) bool {
 	n := len(w.lanes)
 	return n > 0 && !w.draining && n < w.wanted(path) && (w.pieces.next < w.pieces.end || n < w.pieces.incomplete())
 }
 
-// note wakes all who wait for a change. The lock is held.
+// note wakes all who wait for a change.
+//
+// +checklocks:w.mu
 func (w *wide) note() {
 	close(w.changed)
 	w.changed = make(chan struct{})
@@ -269,7 +229,9 @@ func (w *wide) leave(l *lane, hurt bool) {
 	w.note()
 }
 
-// drop removes a lane from the list. The lock is held.
+// drop removes a lane from the list.
+//
+// +checklocks:w.mu
 func (w *wide) drop(l *lane) {
 	for i, other := range w.lanes {
 		if other == l {
@@ -322,7 +284,9 @@ func (w *wide) take(l *lane) *piece {
 }
 
 // crowded reports whether there are too many lanes. Half more than desired are acceptable: estimates of lives vary, and a lane that ends
-// has to be started again later. The lock is held.
+// has to be started again later.
+//
+// +checklocks:w.mu
 func (w *wide) crowded(wanted int) bool {
 	if w.most == 1 {
 		return len(w.lanes) > 1
@@ -465,7 +429,16 @@ func (w *wide) read(p []byte) (int, error) {
 func (w *wide) close() *lane {
 	w.stop()
 	w.running.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.s.ledger.spent(w.pieces.kept())
 	w.last.clamp(0)
 	return w.last
+}
+
+// wasHurt reports whether a server, or its cost, ended a lane.
+func (w *wide) wasHurt() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.hurt
 }

@@ -159,8 +159,8 @@ static __always_inline __u32 refuse_other_head(struct splice *s, const struct in
 /*
  * A packet from a client. Returns enum client_next.
  *
- * out: the translated packet, if it is forwarded. reply: for NEXT_CHALLENGE; for NEXT_RECYCLE only its timestamp. released:
- * for NEXT_RECYCLE and NEXT_RECYCLE_RESET.
+ * out: the translated packet, if it is forwarded. reply: for NEXT_CHALLENGE; for NEXT_RECYCLE only its timestamp.
+ * released: for NEXT_RECYCLE and NEXT_RECYCLE_RESET.
  */
 static __always_inline __u32 client_event(struct splice *s, const struct input *in, struct translation *out,
 					  struct segment *reply, struct released_leg *released)

@@ -32,7 +32,8 @@ func Exporters() map[string]http.Handler {
 	return map[string]http.Handler{
 		"router": routerHandler(), "relay": relay.Handler("v1", filled[api.RelayStatus]), "anycast": anycast.Handler("v1", filled[api.AnycastStatus]),
 		"balance": balance.Handler("v1", filled[api.BalanceStatus]), "purge": purge.Handler("v1", filled[api.PurgeStatus]),
-		"forwarder":  forwarder.New(forwarder.Options{Config: &config.Config{}, Version: "v1"}).Metrics(filled[api.ForwarderStatus]),
+		"forwarder": forwarder.New(forwarder.Options{Config: &config.Config{}, Version: "v1"}).
+			Metrics(filled[api.ForwarderStatus]),
 		"nameserver": nameserver.Handler("v1", filled[api.NameserverStatus]),
 		"controller": controllerHandler(),
 	}

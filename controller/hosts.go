@@ -62,7 +62,7 @@ func (c *Controller) renewHosts(now time.Time) {
 	}
 }
 
-// needsRecord tells whether a host is recorded otherwise, or with a lease that has to be renewed. The topology drops a
+// needsRecord tells whether a host is recorded otherwise, or with a lease to be renewed. The topology drops a
 // host that it does not hear, so a host in it is alive. Another master may have recorded another place since it was heard.
 func needsRecord(h topology.Host, record store.Host, now time.Time) bool {
 	if record.At != at(h.At) || !slices.Equal(record.Addresses, h.Addresses) {

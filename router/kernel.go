@@ -14,7 +14,7 @@ import (
 	"baton/router/state"
 )
 
-// clock is what the data path is told of legs, once: their classes, and the offset of the timestamp clock from the host's.
+// clock has what the data path gets once about legs: their classes, and the offset of the timestamp clock from the host's.
 type clock struct {
 	mss    []uint16
 	offset uint32

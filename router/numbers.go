@@ -51,7 +51,7 @@ func storeNumbers(dp *kernel.Router, c *state.Compiled) error {
 	return nil
 }
 
-// forgetSurrogates clears what the data path has counted under numbers that are given anew.
+// forgetSurrogates clears what the data path has counted under numbers that are given again.
 func forgetSurrogates(dp *kernel.Router, ids []uint16) error {
 	for _, id := range ids {
 		if err := dp.ForgetSurrogate(id); err != nil {

@@ -40,7 +40,7 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Router is a running request router. It makes its parts, starts them, puts configurations in force in them, and closes them; none
+// Router is a running request router. It makes its parts, starts them, applies configurations to them, and closes them; none
 // of them knows it.
 type Router struct {
 	o       Options
@@ -319,7 +319,7 @@ func (r *Router) startServing() error {
 	return r.open(s)
 }
 
-// endless is a task that ends with its context alone.
+// endless is a task that only ends with its context.
 func endless(f func(ctx context.Context)) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		f(ctx)

@@ -204,7 +204,7 @@ func (k *rig) splice(n uint32) *routerSplice {
 	return &s
 }
 
-// localFlow is the flow of a client that came in by ifindex and has a socket of this host.
+// localFlow is the flow of a client that arrives on ifindex and has a socket of this host.
 func localFlow(ifindex uint32) routerFlow {
 	return routerFlow{Splice: ifindex, Side: uint32(routerSideSIDE_LOCAL)}
 }

@@ -162,7 +162,7 @@ func (r *Router) sweepLingering(now time.Time) error {
 	return err
 }
 
-// endedMs returns when a lingering flow ended. The binding has the first member of a union in place of all.
+// endedMs returns when a lingering flow ended. The binding has the first member of a union instead of all.
 func endedMs(f *routerFlow) uint32 { return f.Splice }
 
 // forget makes the kernel check the entries again, and delete those that are still expired.

@@ -45,7 +45,7 @@ type numberedAddress struct {
 // maxNames bounds the names of surrogates that are kept: beyond it, only those of the configuration in force.
 const maxNames = 4 * kernel.MaxSurrogates
 
-// LearnNames keeps the names in a configuration, which records of sessions carry as numbers: also when the next one has them no more.
+// LearnNames keeps the names in a configuration, which records of sessions carry as numbers: also when the next one no longer has them.
 func (l *KernelRecords) LearnNames(c *state.Compiled) error {
 	names, err := l.kernel.PoolNames()
 	if err != nil {

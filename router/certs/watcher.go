@@ -35,8 +35,8 @@ func (w *Watcher) LookAgain() {
 	}
 }
 
-// Run looks at the certificates until ctx is done. A warning is logged when it arises. inForce is the configuration with its routes,
-// seen is what the checks have seen of a surrogate.
+// Run looks at the certificates until ctx is done. A warning is logged when it arises. inForce returns the configuration with its
+// routes, seen what the checks have seen of a surrogate.
 func (w *Watcher) Run(
 	ctx context.Context, inForce func() (*config.Config, *route.Table), seen func(surrogate string) []Seen, log *slog.Logger,
 ) {

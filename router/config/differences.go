@@ -47,7 +47,7 @@ func differ(kind string, before, after []named) (out []string) {
 	return out
 }
 
-// vipsByName are the VIPs without their lines, and with certificates in place of what holds them.
+// vipsByName are the VIPs without their lines, and with certificates instead of what holds them.
 func vipsByName(c *Config) (out []named) {
 	type vip struct {
 		VIP
@@ -72,7 +72,7 @@ func vipsByName(c *Config) (out []named) {
 	return out
 }
 
-// poolsByName are the pools without their lines and surrogates, and with the settings of their policies in place of these.
+// poolsByName are the pools without their lines and surrogates, and with the settings of their policies instead of these.
 func poolsByName(c *Config) (out []named) {
 	type pool struct {
 		Pool

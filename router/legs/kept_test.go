@@ -127,7 +127,7 @@ func TestKeptLegIsToldOfAtOnce(t *testing.T) {
 }
 
 // TestKeptSYNIsRepeated: a SYN that met an old connection on the same ports is sent again as soon as that is reset, and
-// not for ever.
+// not forever.
 func TestKeptSYNIsRepeated(t *testing.T) {
 	w := newWorld(t, keeping, config.ReuseNever)
 	stale := func(w *world) {

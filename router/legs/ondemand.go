@@ -8,7 +8,7 @@ import (
 )
 
 // With legs.mode on-demand, and for surrogates that close unused connections early, no legs are kept ready: WaitIdle
-// opens one for each request that finds none.
+// opens one when a request finds none.
 
 const (
 	// leftIdle is how long mode on-demand keeps a leg whose client has left before it was up, or has gone to another

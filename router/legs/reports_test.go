@@ -46,7 +46,7 @@ func (w *world) hold() (calls *record, release func()) {
 	return calls, sync.OnceFunc(func() { close(held) })
 }
 
-// maintain runs the manager, which does the steps in place of events. ended is closed when it has returned.
+// maintain runs the manager, which does the steps instead of events. ended is closed when it has returned.
 func (w *world) maintain(ctx context.Context, steps ...func(*world)) (ended <-chan struct{}) {
 	done := make(chan struct{})
 	next := func(until time.Time) (kernel.Event, error) {
@@ -70,7 +70,7 @@ func (w *world) maintain(ctx context.Context, steps ...func(*world)) (ended <-ch
 	return done
 }
 
-// deliver makes the calls that are due, in place of Run.
+// deliver makes the calls that are due, instead of Run.
 func deliver(w *world) {
 	for call := w.m.reports.takeNext(); call != nil; call = w.m.reports.takeNext() {
 		call()

@@ -11,7 +11,7 @@ import (
 // A lookup is a netlink round trip, and attaching to an interface is more: requests do not wait for them. So both are
 // done without the Manager's lock, and under routing, which keeps the lookups and what follows from them in one order.
 
-// errUnrouted is why a surrogate has no leg whose route has not been looked up yet.
+// errUnrouted: no leg is opened to a surrogate whose route has not been looked up yet.
 var errUnrouted = errors.New("its route is not known yet")
 
 // lookup is the result of looking up a route.
@@ -80,7 +80,7 @@ func (m *Manager) useRouteLocked(p *pool, l lookup) error {
 	return m.o.Kernel.SetPaths(p.id, r.Paths)
 }
 
-// refreshRoutes looks up the routes of some pools and puts them in force.
+// refreshRoutes looks up the routes of some pools and applies them.
 func (m *Manager) refreshRoutes(isDue func(*pool) bool) {
 	m.routing.Lock()
 	defer m.routing.Unlock()

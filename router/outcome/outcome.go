@@ -4,7 +4,7 @@ package outcome
 
 import "strings"
 
-// Outcome is what became of a request.
+// Outcome tells what became of a request.
 type Outcome string
 
 // Outcomes.

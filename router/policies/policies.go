@@ -38,7 +38,7 @@ type Options struct {
 	QUICSessions func(surrogate netip.AddrPort) int
 	// Changed is called when policies may choose otherwise.
 	Changed func()
-	// Decided is told of each decision by a policy of a file.
+	// Decided gets each decision by a policy of a file.
 	Decided func(pool string, d *policy.Decision)
 }
 
@@ -60,7 +60,7 @@ const (
 	decisionsLogged = 100
 	// countEvery is how old the numbers of sessions may be that capacities are compared with.
 	countEvery = 200 * time.Millisecond
-	// readEvery is how often policies' own files are looked at.
+	// readEvery is how often policies' own files are inspected.
 	readEvery = 2 * time.Second
 )
 
@@ -82,7 +82,7 @@ func (p *Policies) inForce(of *config.Shared) *policy.Policy {
 	return of.Policy
 }
 
-// Snapshot makes a snapshot of a configuration from what is known now.
+// Snapshot makes a snapshot of a configuration from the known state.
 func (p *Policies) Snapshot(c *state.Compiled) *state.Snapshot {
 	sessions := p.countSessions(c)
 	return c.Snapshot(p.o.Health, func(pool *state.NumberedPool) *choose.Shared {

@@ -305,7 +305,7 @@ func (v *Service) Live() (n int, err error) {
 	return n, err
 }
 
-// Unload ends the sessions that a stopped router has left in the kernel. Nobody is told: QUIC has no message that a router could send.
+// Unload ends the sessions that a stopped router has left in the kernel. No end hears of it: QUIC has no message that a router could send.
 func Unload(cfg *config.Config) (n int, err error) {
 	dir := stateFolder(cfg)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {

@@ -37,7 +37,7 @@ func NewService(v *config.VIP, proxy *fallback.Server, log *slog.Logger) *Servic
 	return s
 }
 
-// Status is what the service has of its controller.
+// Status returns what the service has of its controller.
 func (s *Service) Status() *api.RouterController {
 	handed, proxied := s.server.Counts()
 	return &api.RouterController{Connected: s.client.Connected(), IdleLegs: s.pool.Idle(), HandedOver: handed, Proxied: proxied}

@@ -40,7 +40,7 @@ type Options struct {
 }
 
 // Sources are where surrogates come from beside the file. The configuration in force is always that of the file with the sources'
-// sets and the changes by API, merged; what changes one of these merges anew and replaces the snapshot as a reload does.
+// sets and the changes by API, merged; what changes one of these merges again and replaces the snapshot as a reload does.
 type Sources struct {
 	o        Options
 	store    discover.Store
@@ -237,7 +237,7 @@ func (d *Sources) announce(left []discover.LeftOut) {
 	d.KeepLeftOut(left)
 }
 
-// ReloadedLocked is told of a reload of the file, which is in force. dropped: some changes by API are in force no more.
+// ReloadedLocked follows a reload of the file, which is in force. dropped: some changes by API no longer are.
 func (d *Sources) ReloadedLocked(file *config.Config, left []discover.LeftOut, dropped bool) {
 	d.file = file
 	d.announce(left)
@@ -292,7 +292,7 @@ func (d *Sources) isBusy(s *state.Snapshot, name string) bool {
 	return d.o.QUICSessions(s.AddressOf(name)) > 0
 }
 
-// putLocked saves changes and puts them in force, or neither.
+// putLocked saves changes and applies them, or neither.
 func (d *Sources) putLocked(changes discover.Changes) error {
 	old := d.o.Snapshot().Changes
 	next, left := d.MergeLocked(d.file, changes)

@@ -13,7 +13,7 @@ import (
 	"baton/router/route"
 )
 
-// Compiled is a configuration with what derives from it alone. It never changes: a reload compiles another.
+// Compiled is a configuration with what only derives from it. It never changes: a reload compiles another.
 type Compiled struct {
 	Config   *config.Config
 	Routes   *route.Table

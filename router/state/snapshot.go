@@ -11,7 +11,7 @@ import (
 	"baton/router/health"
 )
 
-// Snapshot is a configuration with what is known of its surrogates at one time. It never changes: a change of a surrogate's health
+// Snapshot is a configuration with the known state of its surrogates at one time. It never changes: a change of a surrogate's health
 // makes another of the same configuration, a reload one of another.
 type Snapshot struct {
 	*Compiled
@@ -30,7 +30,7 @@ type choices struct {
 	table      []uint16
 	zones      []choose.ZoneTable
 
-	// Of a policy of a file. The kernel's tables are made of it in place of those above.
+	// Of a policy of a file. The kernel's tables are made of it instead of those above.
 	shared   *choose.Shared
 	tables   choose.Tables
 	excluded []string // of the pool's surrogates
@@ -80,14 +80,14 @@ func (p *Pool) FindUsable(name string) (at int, ok bool) {
 	return 0, false
 }
 
-// Question is what a choice depends on.
+// Question has all that a choice depends on.
 type Question struct {
 	Client netip.Addr
 	Hash   uint64       // for policy hash
 	Query  policy.Query // for a policy of a file
 }
 
-// QuestionOf is what is asked for a client's request.
+// QuestionOf returns the question for a client's request.
 func (p *NumberedPool) QuestionOf(req *head.Request, client netip.Addr) Question {
 	q := Question{Client: client}
 	if p.Config.Shared != nil {
@@ -98,7 +98,7 @@ func (p *NumberedPool) QuestionOf(req *head.Request, client netip.Addr) Question
 	return q
 }
 
-// QuestionOfHello is what is asked for a client's hello.
+// QuestionOfHello returns the question for a client's hello.
 func (p *NumberedPool) QuestionOfHello(h *hello.Hello, client netip.Addr) Question {
 	q := Question{Client: client, Hash: hello.Hash(client, h.ServerName)}
 	if p.Config.Shared != nil {
@@ -107,7 +107,7 @@ func (p *NumberedPool) QuestionOfHello(h *hello.Hello, client netip.Addr) Questi
 	return q
 }
 
-// Choice is what a pool has chosen.
+// Choice is the result of Pick.
 type Choice struct {
 	At       int              // index of the surrogate in Config.Surrogates
 	Bypass   string           // where to send the client if none is available; "": nowhere

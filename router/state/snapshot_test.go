@@ -86,7 +86,7 @@ func TestPick(t *testing.T) {
 	}
 }
 
-// TestTurnsGoOn: a change of health does not begin the turns anew; another configuration does.
+// TestTurnsGoOn: a change of health does not begin the turns again; another configuration does.
 func TestTurnsGoOn(t *testing.T) {
 	c := snapshotOf(t, strings.Replace(threePools, "weight: 2", "weight: 1", 1)).Compiled
 	var got []string
@@ -112,7 +112,7 @@ func TestFindUsable(t *testing.T) {
 	}
 }
 
-// TestSameConfiguration: snapshots of one configuration are told from those of another, even of the same file.
+// TestSameConfiguration: snapshots of one configuration differ from those of another, even of the same file.
 func TestSameConfiguration(t *testing.T) {
 	a, b := snapshotOf(t, threePools), snapshotOf(t, threePools)
 	if !a.SameConfiguration(a.Snapshot(healthOf("r1", ""), nil)) || a.SameConfiguration(b) {

@@ -130,7 +130,7 @@ func (p *NumberedPool) header() (kernel.Header, kernel.Edit) {
 	return kernel.NoHeader, kernel.Edit{}
 }
 
-// Edit is how requests of a route to the pool change, in place of what the pool itself asks for; none without a rewrite.
+// Edit is how requests of a route to the pool change, instead of what the pool itself asks for; none without a rewrite.
 func (p *NumberedPool) Edit(r config.Rewrite) kernel.Edit {
 	if r == (config.Rewrite{}) {
 		return kernel.Edit{}

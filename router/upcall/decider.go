@@ -18,7 +18,7 @@ import (
 	"baton/router/state"
 )
 
-// Kernel is what a decision asks of the data path and tells it. datapath/router.Router implements it.
+// Kernel is the data path, as a decision needs it. datapath/router.Router implements it.
 type Kernel interface {
 	Pending(client, vip netip.AddrPort) (kernel.Pending, error)
 	ForgetClient(client, vip netip.AddrPort)
@@ -58,9 +58,9 @@ type Options struct {
 	Verdicts func(vip netip.AddrPort) *fallback.Verdicts
 	// EndOldSocket removes the host's socket of an earlier session between the same ports.
 	EndOldSocket func(vip, client netip.AddrPort) error
-	// Decided is told of each decision, and how long after the request's first packet it was in force.
+	// Decided gets each decision, and how long after the request's first packet it was in force.
 	Decided func(vip netip.AddrPort, what outcome.Outcome, took time.Duration)
-	// HandedOff is told of each session that is spliced to a surrogate.
+	// HandedOff gets each session that is spliced to a surrogate.
 	HandedOff func(vip netip.AddrPort, surrogate string)
 }
 

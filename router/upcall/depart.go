@@ -75,7 +75,7 @@ const (
 	// expireEvery is how often late clients are looked for.
 	expireEvery = time.Second
 	// stalledHead is the length of a partial head, in bytes, from which its rest may be lost, or not sent: nothing is acknowledged before
-	// the decision, so that a client repeats its first segment alone, or has exhausted its initial window. It is below that of a full
+	// the decision, so that a client only repeats its first segment, or has exhausted its initial window. It is below that of a full
 	// segment.
 	stalledHead = 1 << 10
 )

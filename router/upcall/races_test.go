@@ -11,7 +11,7 @@ import (
 	"baton/router/state"
 )
 
-// TestReusedPort: a client that uses its port again is decided by its new request alone, also when the old one was being decided.
+// TestReusedPort: a client that uses its port again is only decided by its new request, also when the old one was being decided.
 func TestReusedPort(t *testing.T) {
 	run(t, func(s *script) { // while the old head is read
 		s.opens(anna, web, 1)

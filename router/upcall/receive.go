@@ -37,7 +37,7 @@ func (d *Decider) receive(ctx context.Context, frame []byte) {
 		key: clientKey{f.Src, f.Dst}, frame: frame, at: datapath.VnetHeader + f.Data, flags: tcp.Flags(),
 		segment: segment{seq: tcp.Seq(), data: f.Payload()},
 	}
-	s := d.o.Snapshot() // the packet is judged by this one alone
+	s := d.o.Snapshot() // the packet is only judged by this one
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p, client := d.findClientLocked(s, a)

@@ -31,7 +31,6 @@ import (
 // The VIPs of configuration, and a client.
 var (
 	web    = netip.MustParseAddrPort("10.9.9.1:80")
-	hold   = netip.MustParseAddrPort("10.9.9.2:80")
 	fields = netip.MustParseAddrPort("10.9.9.3:80")
 	secure = netip.MustParseAddrPort("10.9.9.4:443")
 	keep   = netip.MustParseAddrPort("10.9.9.5:443")

@@ -73,7 +73,7 @@ func TestShortStalledHead(t *testing.T) {
 }
 
 // TestSilentHello: a part of a hello that nothing follows is left to the proxy after helloWait, or where that would refuse it, after
-// keptHelloWait; one that goes on in time is spliced.
+// keptHelloWait; one that continues in time is spliced.
 func TestSilentHello(t *testing.T) {
 	hello := helloFor(t, "c.test")
 	for _, tt := range []struct {
@@ -173,7 +173,7 @@ func TestFIN(t *testing.T) {
 	})
 }
 
-// TestBare: packets without bytes of a client that nothing is known of end its wait: if it still wants an answer, it repeats.
+// TestBare: packets without bytes of an unknown client end its wait: if it still wants an answer, it repeats.
 func TestBare(t *testing.T) {
 	run(t, func(s *script) {
 		for _, flags := range []packet.Flags{0, packet.FIN, packet.RST} {

@@ -38,7 +38,7 @@ type Options struct {
 	TakeChosen func(client, vip netip.AddrPort) string
 	// ForgetClient ends the assignment of a client to its socket.
 	ForgetClient func(client, vip netip.AddrPort)
-	// Blame is told of a surrogate that did not answer.
+	// Blame gets a surrogate that did not answer.
 	Blame func(surrogate string, kind fallback.FailureKind)
 	// Spawn starts a task that ends with the router, whose error ends the router.
 	Spawn func(task func(ctx context.Context) error)
@@ -65,7 +65,7 @@ type vipServer struct {
 	address  netip.Addr
 }
 
-// serverKind is what a server does with connections: another kind is another server.
+// serverKind describes a server: another kind is another server.
 type serverKind struct {
 	mode     config.Mode
 	protocol config.Protocol
@@ -221,7 +221,7 @@ func (s *Servers) Verdicts(vip netip.AddrPort) *fallback.Verdicts {
 	return fallback.NewVerdicts(1, time.Second)
 }
 
-// ControllerStatus is what a VIP has of its controller; nil if it has none.
+// ControllerStatus returns what a VIP has of its controller; nil if it has none.
 func (s *Servers) ControllerStatus(vip netip.AddrPort) *api.RouterController {
 	if l := s.get(vip); l != nil {
 		if service, ok := l.server.(*reactive.Service); ok {

@@ -256,11 +256,11 @@ func (m *Machine) maintained(at time.Duration, in *Input) (int, string, urgency)
 // byLoad goes a step down the ladder when the load is high, and a step up when it is low.
 func (m *Machine) byLoad(at time.Duration, in *Input) (int, string) {
 	ladder := m.rules.Ladder
-	if m.level >= m.rules.Drain() && ladder[m.level].Enter == 0 || m.level == m.rules.Withdrawn() {
-		return 0, "healthy"
-	}
 	if in.Load < 0 || math.IsNaN(in.Load) {
 		return 0, "healthy; the load is not known"
+	}
+	if m.level >= m.rules.Drain() && ladder[m.level].Enter == 0 || m.level == m.rules.Withdrawn() {
+		return 0, "healthy"
 	}
 	load := fmt.Sprintf("load %.0f %% of the capacity", 100*min(in.Load, 1e6))
 	for i := m.level + 1; i <= m.rules.Drain(); i++ {

@@ -33,7 +33,7 @@ func TestRun(t *testing.T) {
 	if courses != 4 {
 		t.Errorf("%d courses", courses)
 	}
-	if files, err := r.Report(t.TempDir(), e.About()); err != nil || len(files) != 1+2*len(e.Plots) {
+	if files, err := r.Report(t.TempDir(), e.About()); err != nil || len(files) != 1+len(e.Plots) {
 		t.Errorf("report: %v, %v", files, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 type lane struct {
 	packages []string
 	fuzz     []test
+	last     []string // packages that run one after another when all else of the lane has run
 	nice     int
 	cached   bool // tests that passed before and are unchanged count as passed
 }
@@ -26,6 +27,10 @@ var judgesByResult = []string{
 	"baton/packaging/kernels",
 	"baton/packaging/packages",
 }
+
+// judgesLast are packages with lab tests that check results, not times, and take so long that the lanes end together when they run beside
+// the last of the others.
+var judgesLast = []string{"baton/router/test"}
 
 // lanes divides the packages that have tests.
 func lanes(tests []test) [2]lane {
@@ -40,12 +45,15 @@ func lanes(tests []test) [2]lane {
 		if t.ring == 5 { // a package that has no other test need not be compiled
 			continue
 		}
-		to := &beside
-		if lab[t.pkg] {
-			to = &timed
+		to := &beside.packages
+		switch {
+		case slices.Contains(judgesLast, t.pkg):
+			to = &beside.last
+		case lab[t.pkg]:
+			to = &timed.packages
 		}
-		if !slices.Contains(to.packages, t.pkg) {
-			to.packages = append(to.packages, t.pkg)
+		if !slices.Contains(*to, t.pkg) {
+			*to = append(*to, t.pkg)
 		}
 		if t.fuzz {
 			beside.fuzz = append(beside.fuzz, t)
@@ -63,8 +71,24 @@ func (l lane) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// run runs the lane's tests, then its fuzz targets.
+// run runs the lane's tests, then its fuzz targets, then the last packages.
 func (l lane) run(s *summary, skip string) error {
+	if err := l.runTests(s, skip); err != nil {
+		return err
+	}
+	for _, t := range l.fuzz {
+		began := time.Now()
+		out, err := l.fuzzTarget(t)
+		s.fuzzEnds(t, out, err, time.Since(began))
+	}
+	if len(l.last) == 0 {
+		return nil
+	}
+	return lane{packages: l.last, nice: l.nice}.runTests(s, skip)
+}
+
+// runTests runs the tests of the lane's packages.
+func (l lane) runTests(s *summary, skip string) error {
 	for _, m := range modules {
 		packages := slices.DeleteFunc(slices.Clone(l.packages), func(pkg string) bool { return moduleOf(pkg) != m })
 		if len(packages) == 0 {
@@ -77,11 +101,6 @@ func (l lane) run(s *summary, skip string) error {
 		if err := s.goTest(l.command(append(args, packages...)...)); err != nil {
 			return err
 		}
-	}
-	for _, t := range l.fuzz {
-		began := time.Now()
-		out, err := l.fuzzTarget(t)
-		s.fuzzEnds(t, out, err, time.Since(began))
 	}
 	return nil
 }

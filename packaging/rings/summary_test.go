@@ -120,6 +120,7 @@ func TestLanes(t *testing.T) {
 	tests := []test{
 		{"baton/packet", "TestA", 1, false}, {"baton/router", "TestB", 1, false}, {"baton/router", "TestC", 4, false},
 		{"baton/router", "FuzzD", 2, true}, {"baton/cmd/baton", "TestE", 4, false}, {"baton/datapath", "TestF", 3, false},
+		{"baton/router/test", "TestG", 4, false},
 	}
 	both := lanes(tests)
 	if got := strings.Join(both[0].packages, " "); got != "baton/router" || both[0].nice != 0 {
@@ -127,6 +128,9 @@ func TestLanes(t *testing.T) {
 	}
 	if got := strings.Join(both[1].packages, " "); got != "baton/packet baton/cmd/baton baton/datapath" || both[1].nice == 0 {
 		t.Errorf("beside %q with nice %d", got, both[1].nice)
+	}
+	if got := strings.Join(both[1].last, " "); got != "baton/router/test" || len(both[0].last) != 0 {
+		t.Errorf("last %q, and %q of the timed lane", got, both[0].last)
 	}
 	if len(both[0].fuzz) != 0 || len(both[1].fuzz) != 1 {
 		t.Errorf("fuzz targets %v and %v, want the one beside", both[0].fuzz, both[1].fuzz)

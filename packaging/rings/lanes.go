@@ -28,8 +28,8 @@ var judgesByResult = []string{
 	"baton/packaging/packages",
 }
 
-// judgesLast are packages with lab tests that check results, not times, and take so long that the lanes end together when they run beside
-// the last of the others.
+// judgesLast are packages with lab tests that check results, not times, and take so long that the lanes end together
+// when they run beside the last of the others.
 var judgesLast = []string{"baton/router/test"}
 
 // lanes divides the packages that have tests.

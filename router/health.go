@@ -99,7 +99,7 @@ func (r *Router) updateTables(ctx context.Context) {
 		case <-r.changed:
 			r.reloading.Lock()
 			s := r.refreshLocked(r.current().Compiled)
-			if err := r.kernel.UpdateTables(r.tables(s)); err != nil {
+			if err := r.kernel.UpdateTables(tablesOf(s, r.mtu, r.legs)); err != nil {
 				r.log.Error("cannot update the kernel's tables", "err", err)
 			}
 			r.reloading.Unlock()

@@ -140,14 +140,15 @@ func (r *Router) open(s *state.Snapshot) error {
 	if err := r.quic.Update(s.Compiled); err != nil {
 		return err
 	}
-	if err := r.kernel.Put(r.clock.config(kernel.Config{Tap: r.tap.Ifindex}), r.tables(s)); err != nil {
+	if err := r.kernel.Put(r.clock.config(kernel.Config{Tap: r.tap.Ifindex}), tablesOf(s, r.mtu, r.legs)); err != nil {
 		return err
 	}
 	return r.records.Start(r.start)
 }
 
-func (r *Router) tables(s *state.Snapshot) kernel.Tables {
-	return s.Tables(r.mtu, r.legs.Facts, func(surrogate string) bool { return r.legs.Local(s.IDs[surrogate]) })
+// tablesOf are the kernel's tables for a snapshot. mtu is the smallest of the clients' interfaces.
+func tablesOf(s *state.Snapshot, mtu int, l *legs.Manager) kernel.Tables {
+	return s.Tables(mtu, l.Facts, func(surrogate string) bool { return l.Local(s.IDs[surrogate]) })
 }
 
 // splicedSurrogates lists those that sessions of some VIP may be spliced to.

@@ -110,8 +110,13 @@ func (c *Compiled) HandedOff() []netip.AddrPort {
 // Splices reports whether sessions of some VIP may be spliced to a surrogate of a pool.
 func (c *Compiled) Splices(pool string, sg *config.Surrogate) bool {
 	return slices.ContainsFunc(c.Config.VIPs, func(v config.VIP) bool {
-		return HandsOff(&v) && config.Unspliced(&v, sg) == "" && slices.ContainsFunc(v.Routes, func(r config.Route) bool { return r.Pool == pool })
+		return HandsOff(&v) && config.Unspliced(&v, sg) == "" && routesTo(&v, pool)
 	})
+}
+
+// routesTo reports whether a route of a VIP leads to a pool.
+func routesTo(v *config.VIP, pool string) bool {
+	return slices.ContainsFunc(v.Routes, func(r config.Route) bool { return r.Pool == pool })
 }
 
 // VIP returns the configuration of a VIP, or nil. It knows none of QUIC.
@@ -124,9 +129,7 @@ func (c *Compiled) VIP(at netip.AddrPort) *config.VIP {
 
 // Keeps reports whether surrogates that a VIP routes to see their clients' own addresses.
 func (c *Compiled) Keeps(v *config.VIP) bool {
-	return slices.ContainsFunc(v.Routes, func(r config.Route) bool {
-		return slices.ContainsFunc(c.Numbered, func(p *NumberedPool) bool { return p.Config.Name == r.Pool && p.Config.Keeps() })
-	})
+	return slices.ContainsFunc(c.Numbered, func(p *NumberedPool) bool { return p.Config.Keeps() && routesTo(v, p.Config.Name) })
 }
 
 // Logs reports whether what a VIP's clients ask for goes into an access log.
@@ -137,7 +140,7 @@ func (c *Compiled) Logs(vip int) bool {
 // EachPool calls f for the pools of a VIP's routes.
 func (c *Compiled) EachPool(vip int, f func(*NumberedPool)) {
 	for _, p := range c.Numbered {
-		if slices.ContainsFunc(c.Config.VIPs[vip].Routes, func(route config.Route) bool { return route.Pool == p.Config.Name }) {
+		if routesTo(&c.Config.VIPs[vip], p.Config.Name) {
 			f(p)
 		}
 	}

@@ -49,16 +49,13 @@ func (s *Snapshot) offersTS(vip int, facts func(id uint16) legs.Facts) bool {
 	return offered
 }
 
+// eachSurrogate calls f with the numbers of the surrogates that a VIP routes to.
 func (s *Snapshot) eachSurrogate(vip int, f func(id uint16)) {
-	for _, r := range s.Config.VIPs[vip].Routes {
-		for i := range s.Config.Pools {
-			if s.Config.Pools[i].Name == r.Pool {
-				for _, id := range s.Pools[i].IDs {
-					f(id)
-				}
-			}
+	s.EachPool(vip, func(p *NumberedPool) {
+		for _, id := range p.IDs {
+			f(id)
 		}
-	}
+	})
 }
 
 // Tables are the kernel's tables for the surrogates that are available now.

@@ -16,7 +16,7 @@
 
 #define WINDOW_SENT 65535
 
-/* What a function returns in place of a verdict when its caller has to continue with the packet. */
+/* A function returns these instead of a verdict when its caller must continue with the packet. */
 enum unfinished {
 	/* client_packet: it starts a request, for next_request. Not a nested call, as stacks add up */
 	BEGINS_REQUEST = VERDICTS,

@@ -21,6 +21,6 @@ func TestRunFailsWithItsTap(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	case <-time.After(10 * time.Second):
-		t.Error("Run goes on without its tap")
+		t.Error("Run continues without its tap")
 	}
 }

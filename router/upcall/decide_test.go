@@ -134,7 +134,7 @@ func TestLegsInVain(t *testing.T) {
 		time.Sleep(2 * time.Millisecond)
 		s.expect(outcome.Proxied)
 		if got := s.decider.TakeChosen(anna, web); got != "" {
-			t.Errorf("the proxy is told of %q, which has no leg", got)
+			t.Errorf("the proxy gets %q, which has no leg", got)
 		}
 	})
 }

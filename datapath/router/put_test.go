@@ -2,8 +2,8 @@ package router
 
 import "net/netip"
 
-// These write one kind of table, for tests that run one packet at a time: by the product's own writers, but into the generation in force.
-// A Put of all kinds for each test's packet took three times as long as all tests (it waits for RCU and writes every pool).
+// These write one kind of table, for tests that run one packet at a time: by the product's own writers, but into the
+// generation in force. A Put waits for RCU and writes every pool: with it the tests took three times as long.
 
 func (r *Router) SetVIPs(vips map[netip.AddrPort]VIP) error {
 	return r.writeVIPs(r.tables.generation, vips)

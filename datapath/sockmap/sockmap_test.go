@@ -190,8 +190,8 @@ func TestSockmapEnds(t *testing.T) {
 	}
 }
 
-// TestSockmapWhole: MiBs both ways at once arrive as they were sent. The sockets are joined before: beside full buffers the kernel repeats
-// bytes, see [Sockmap.Join].
+// TestSockmapWhole: MiBs both ways at once arrive as they were sent. The sockets are joined before: beside full
+// buffers the kernel repeats bytes, see [Sockmap.Join].
 func TestSockmapWhole(t *testing.T) {
 	random := kerneltest.Rand(t)
 	var all sync.WaitGroup

@@ -14,8 +14,12 @@ func (k *rig) emptySources() {
 	k.t.Helper()
 	s := &k.sweeper.sources
 	s.walking = false
+	var all int32
+	k.must(k.maps.Sources.Lookup(uint32(allSources), &all))
+	if clear(s.excess); all == 0 { // the usual case: to read all of them takes 15 ms
+		return
+	}
 	k.must(s.begin(k.maps.Sources))
-	clear(s.excess)
 	s.walking = false
 	for i, n := range s.before {
 		if n != 0 {

@@ -92,6 +92,13 @@ static __always_inline bool forget_syn_options(const struct syn_options_key *key
 	return c && past(c->since, COOKIE_MS, now) && !bpf_map_delete_elem(&syn_options, key);
 }
 
+static __always_inline bool forget_upcall(const struct syn_options_key *key)
+{
+	struct client *c = bpf_map_lookup_elem(&clients, &key->client);
+
+	return c && c->seq == key->seq && !forget_undecided(&key->client);
+}
+
 /* User space found these keys, which may have changed since. */
 static __always_inline void forget_keys(struct __sk_buff *skb, const struct splice_command *c,
 					struct splice_sweep *sweep)
@@ -113,8 +120,23 @@ static __always_inline void forget_keys(struct __sk_buff *skb, const struct spli
 		case COMMAND_FORGET_SYN_OPTIONS:
 			sweep->changed += forget_syn_options(&key, now);
 			break;
+		case COMMAND_FORGET_UPCALLS:
+			sweep->changed += forget_upcall(&key);
+			break;
 		}
 	}
+}
+
+/* Records user space's decision, if the client still waits for it. */
+static __always_inline bool decide_upcall(struct __sk_buff *skb, struct decided *d)
+{
+	struct client *c;
+
+	if (bpf_skb_load_bytes(skb, sizeof(struct splice_command), d, sizeof(*d)))
+		return false;
+	c = bpf_map_lookup_elem(&clients, &d->client);
+	return c && c->state == CLIENT_UPCALL && c->seq == d->entry.seq && c->ack == d->entry.ack &&
+	       !bpf_map_update_elem(&clients, &d->client, &d->entry, BPF_EXIST);
 }
 
 __noinline int complete_leg(struct completion *c, __u32 surrogate)

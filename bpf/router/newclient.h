@@ -18,6 +18,17 @@ static __always_inline void drop_options(const struct packet *p, struct syn_opti
 		bpf_map_delete_elem(&syn_options, syn_key_of(key, p, p->seq));
 }
 
+/* Whether the packet begins the client's request, by its acknowledgement of this connection and no earlier one. */
+static __always_inline bool begins(const struct client *c, const struct packet *p)
+{
+	return p->seq == c->seq && p->ack == c->ack;
+}
+
+static __always_inline bool is_keepalive_before(const struct client *c, const struct packet *p)
+{
+	return p->seq + 1 == c->seq && p->ack == c->ack;
+}
+
 /* The first request bytes after a handshake. known: d->known is this client's entry; if not, its cookie is valid. */
 __noinline int first_request(struct __sk_buff *skb, struct inbound *in, struct deciding *d, struct outbound *out,
 			     bool known)
@@ -29,12 +40,14 @@ __noinline int first_request(struct __sk_buff *skb, struct inbound *in, struct d
 	if (!in || !d || !out || !set)
 		return DROP_NOMEM;
 	state = known ? d->known.state : CLIENT_SYN;
-	if (state != CLIENT_SYN && d->known.seq != in->packet.seq) {
+	if (state != CLIENT_SYN && !begins(&d->known, &in->packet)) {
 		if (cookie_ok(&in->cookie, &in->packet, in->packet.seq)) {
 			/* the entry is of an earlier session on the same port */
 			forget_undecided(&in->packet.key);
 			known = false;
 			state = CLIENT_SYN;
+		} else if (d->known.ack != in->packet.ack) {
+			return DROP_STALE; /* the packet is */
 		} else if (state != CLIENT_UPCALL) {
 			return DROP_EARLY; /* ahead of the packets that user space will replay */
 		}
@@ -45,6 +58,7 @@ __noinline int first_request(struct __sk_buff *skb, struct inbound *in, struct d
 		d->client = d->known;
 	else
 		recall_client(&in->packet, syn_key_of(&d->syn_key, &in->packet, in->packet.seq), &d->client);
+	d->client.flags |= CLIENT_FIRST;
 	if (d->client.band == BAND_NONE)
 		d->client.band = band_of_client(in->packet.ack - 1);
 	d->adopted = state == CLIENT_SPLICE;
@@ -152,7 +166,7 @@ __noinline int new_client(struct __sk_buff *skb, struct work *w)
 	if (p->flags & SYN)
 		return answer_syn(skb, in, d, out);
 	if (p->flags & RST)
-		return is_earlier_local(skb, p) ? PASS_LOCAL : undecided_reset(skb, in, &d->known);
+		return is_earlier_local(skb, p) ? PASS_LOCAL : undecided_reset(skb, in, &d->known, out);
 	if (!(p->flags & ACK))
 		return DROP_BAD_FLAGS;
 	if (!p->plain && !read_options(skb, &in->packet, &in->option.now))
@@ -160,9 +174,8 @@ __noinline int new_client(struct __sk_buff *skb, struct work *w)
 	known = lookup_client(&p->key, &d->known);
 	if (known == KNOWN_CHANGING)
 		return DROP_RACE;
-	if (known && d->known.state == CLIENT_SYN && d->known.seq != p->seq)
-		known = p->seq + 1 == d->known.seq ? KNOWN
-						   : NOT_KNOWN; /* a keepalive before it, or an earlier session */
+	if (known && d->known.state == CLIENT_SYN && !begins(&d->known, p) && !is_keepalive_before(&d->known, p))
+		known = NOT_KNOWN; /* of an earlier session */
 	if (known && d->known.state != CLIENT_SYN) {
 		if (!p->len) /* our FIN-ACK would acknowledge bytes that user space holds */
 			return p->flags & FIN ? DROP_EARLY : HANDSHAKE_ACK;

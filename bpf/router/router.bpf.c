@@ -110,7 +110,11 @@ int router_command(struct __sk_buff *skb)
 	case COMMAND_FORGET_FLOWS:
 	case COMMAND_FORGET_CLIENTS:
 	case COMMAND_FORGET_SYN_OPTIONS:
+	case COMMAND_FORGET_UPCALLS:
 		forget_keys(skb, &w->command, &sweep);
+		break;
+	case COMMAND_DECIDE:
+		sweep.changed = decide_upcall(skb, &w->decided);
 		break;
 	case COMMAND_COMPLETE:
 		complete_legs(skb, &w->command, &sweep);

@@ -84,6 +84,7 @@ static __always_inline void remember_client(struct splice *s, const struct confi
 	client_of(s, set, &c);
 	c.ifindex = s->to_client.ifindex;
 	c.seq = s->snd_base - s->to_server_seq;
+	c.ack = s->rcv_base - s->to_server_ack;
 	bpf_map_update_elem(&clients, &s->client, &c, BPF_ANY);
 }
 

@@ -86,6 +86,7 @@ enum client_flag {
 	CLIENT_UPGRADE = 16, /* it carries Upgrade */
 	CLIENT_OPAQUE = 32,  /* the session is not HTTP */
 	CLIENT_PROXY = 64,   /* its pool wants fields in the request that cannot be inserted: the proxy sends it */
+	CLIENT_FIRST = 128,  /* nothing on its connection has been answered: each packet of it acknowledges .ack */
 };
 
 /* A client leg that is not spliced yet, or whose next request user space decides. */
@@ -101,10 +102,10 @@ struct client {
 	__u8 band;    /* enum band */
 	__u16 header; /* enum header, of a decided request; HEADER_NONE: the pool's */
 	__u32 ifindex;
-	__u32 since; /* ms */
-	__u32 seq;   /* start of its request */
-	__u32 leg;   /* 1 + the splice of the leg that was opened for it; 0: any of the surrogate's */
-	__u32 pad;
+	__u32 since;   /* ms */
+	__u32 seq;     /* start of its request */
+	__u32 ack;     /* what the request's first packet acknowledges */
+	__u32 leg;     /* 1 + the splice of the leg that was opened for it; 0: any of the surrogate's */
 	__u64 request; /* length of the decided request, head and body (bytes) */
 };
 
@@ -371,6 +372,8 @@ enum command_kind {
 	COMMAND_FORGET_FLOWS,   /* forget those of count struct syn_options_key behind the command that have lingered */
 	COMMAND_FORGET_CLIENTS, /* the same for undecided clients that have timed out */
 	COMMAND_FORGET_SYN_OPTIONS, /* the same for expired SYN options */
+	COMMAND_FORGET_UPCALLS,     /* the same for clients whose request begins at the key's number */
+	COMMAND_DECIDE,             /* record struct decided, which is behind the command; result: it was waited for */
 	COMMAND_RETIRE,             /* retire idle leg first */
 	COMMAND_COMPLETE,           /* make the answered legs of count struct completion behind the command idle */
 	COMMAND_ABANDON,      /* end the sessions in first..first+count that wait for the first byte of surrogate */
@@ -399,6 +402,12 @@ struct leg_frame {
 
 struct leg_frames {
 	struct leg_frame of[COMMAND_FRAMES];
+};
+
+/* A client with user space's decision on its request. Its entry must still be of that request. */
+struct decided {
+	struct tuple client;
+	struct client entry;
 };
 
 /* An answered leg to make idle. User space fills in splice; the rest is returned, and what the ACK of the SYN-ACK needs. */

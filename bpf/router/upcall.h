@@ -39,6 +39,7 @@ static __always_inline int upcall(struct __sk_buff *skb, const struct packet *p,
 	c->ifindex = skb->ifindex;
 	c->since = now;
 	c->seq = p->seq;
+	c->ack = p->ack;
 	first = !bpf_map_lookup_elem(&clients, &p->key);
 	if (first && source_full(&p->key, set))
 		return DROP_SOURCE_FULL;
@@ -104,17 +105,24 @@ out:
 /* Most bytes that an undecided client may have sent. */
 #define UNDECIDED_SPAN (128 << 10)
 
-/* Forgets the client if the sequence number is plausible; its SYN options expire. */
-static __always_inline int undecided_reset(struct __sk_buff *skb, struct inbound *in, struct client *known)
+/*
+ * Forgets the client if the sequence number is plausible; its SYN options expire. User space, which knows what has come
+ * of the request, judges the reset of one that it reads.
+ */
+static __always_inline int undecided_reset(struct __sk_buff *skb, struct inbound *in, struct client *known,
+					   struct outbound *out)
 {
+	struct config *set = config();
 	struct packet *p = &in->packet;
 
 	if (!checksum_ok(skb, p, &in->sum))
 		return DROP_BAD_CHECKSUM;
-	if (lookup_client(&p->key, known) != KNOWN)
+	if (!set || lookup_client(&p->key, known) != KNOWN)
 		return CONSUMED;
-	if (p->seq - known->seq > UNDECIDED_SPAN)
+	if (p->seq - known->seq > UNDECIDED_SPAN || (p->flags & ACK && p->ack != known->ack))
 		return DROP_WINDOW;
+	if (known->state == CLIENT_UPCALL)
+		return to_user_space(out, set);
 	forget_undecided(&p->key);
 	return CONSUMED;
 }
@@ -149,7 +157,7 @@ __noinline int local_packet(struct __sk_buff *skb, struct work *w)
 		return PASS_LOCAL;
 	}
 	if (p->flags & RST) {
-		int verdict = undecided_reset(skb, &w->in, entry);
+		int verdict = undecided_reset(skb, &w->in, entry, &w->out);
 
 		if (verdict == CONSUMED)
 			bpf_map_delete_elem(&flows, &p->key);

@@ -95,6 +95,7 @@ struct work {
 	struct outbound out;
 	struct leaving leaving;
 	struct splice_command command;
+	struct decided decided; /* behind the command */
 };
 
 SCRATCH(work);

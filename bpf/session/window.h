@@ -35,12 +35,21 @@ static __always_inline bool ack_fits(__u32 ack, __u32 acked, __u32 sent, __u32 s
 	return !before(sent, ack) && !before(ack, acked - span);
 }
 
+/*
+ * The packet is of an earlier connection between the same ports. The client's packets acknowledge no less than the one
+ * that it was joined with; only what it sent to a leg before may have been on its way since.
+ */
+static __always_inline bool is_of_earlier(const struct splice *s, __u32 seq, __u32 len, __u32 ack)
+{
+	return before(ack, s->rcv_base) && (s->flags & SPLICE_FIRST || (len && !before(seq, s->snd_base)));
+}
+
 static __always_inline bool client_fits(const struct splice *s, const struct packet *p, __u32 seq, __u32 ack)
 {
 	if (p->flags & RST)
 		return !before(seq, s->snd_una) && !before(s->snd_edge, seq);
 	return seq_fits(seq, seq + p->len, s->snd_una, s->snd_edge, s->snd_span) &&
-	       ack_fits(ack, s->rcv_acked, s->rcv_nxt, s->rcv_span);
+	       ack_fits(ack, s->rcv_acked, s->rcv_nxt, s->rcv_span) && !is_of_earlier(s, seq, p->len, ack);
 }
 
 /* A small window is rounded up to one unit for the surrogate (rescale), which may use all of it. */

@@ -63,6 +63,8 @@ type Pending struct {
 	WScale     int // -1: none
 	Ifindex    int
 	Seq        packet.Seq // start of the request
+	Ack        packet.Seq // what the request's first packet acknowledges
+	First      bool       // nothing on its connection has been answered: each packet of it acknowledges Ack
 	Proxy      bool       // its pool wants fields in the request, which cannot be inserted: the proxy has to send it
 	Decided    bool       // the kernel has the decision, and has not used it yet, or no packet has met the socket since
 }
@@ -97,6 +99,8 @@ func (r *Router) Pending(client, vip netip.AddrPort) (Pending, error) {
 		WScale:     -1,
 		Ifindex:    int(k.Ifindex),
 		Seq:        packet.Seq(k.Seq),
+		Ack:        packet.Seq(k.Ack),
+		First:      k.Flags&uint8(routerClientFlagCLIENT_FIRST) != 0,
 		Proxy:      k.Flags&uint8(routerClientFlagCLIENT_PROXY) != 0,
 		Decided:    k.State == uint8(routerClientStateCLIENT_SPLICE) || k.State == uint8(routerClientStateCLIENT_LOCAL),
 	}
@@ -163,10 +167,20 @@ func (r *Router) Decide(client, vip netip.AddrPort, seq packet.Seq, d Decision) 
 	if d.Opaque {
 		k.Flags |= uint8(routerClientFlagCLIENT_OPAQUE)
 	}
-	if err := r.maps.Clients.Update(key, &k, ebpf.UpdateExist); err != nil {
+	c := routerSpliceCommand{Kind: uint16(routerCommandKindCOMMAND_DECIDE)}
+	if err := datapath.Command(r.programs.RouterCommand, &c, []routerDecided{{Client: key, Entry: k}}); err != nil {
 		return fmt.Errorf("decide for %v: %w", client, err)
 	}
+	if c.Result == 0 {
+		return fmt.Errorf("decide for %v: %w", client, ErrNoUpcall)
+	}
 	return nil
+}
+
+// ForgetUpcall drops the state of a client whose request, which begins at seq, waits for a decision: it has given up.
+func (r *Router) ForgetUpcall(client, vip netip.AddrPort, seq packet.Seq) {
+	c := routerSpliceCommand{Kind: uint16(routerCommandKindCOMMAND_FORGET_UPCALLS), Count: 1}
+	_, _ = r.command(c, routerSynOptionsKey{Client: tuple(client, vip), Seq: uint32(seq)}) // else it expires
 }
 
 // KeepName stores the name in a client's hello, as it was sent, for the header of the PROXY protocol, before Decide. One that does not fit

@@ -169,7 +169,8 @@ func TestLaterRequestIsAnUpcall(t *testing.T) {
 		first := packet.Build(c.packet(packet.ACK, part))
 		k.want(first, routerVerdictUPCALL, actRedirect)
 		p, err := k.Pending(f.client, f.vip)
-		if want := (Pending{MSS: f.mss, Timestamps: true, SACK: true, WScale: 6, Ifindex: 1, Seq: c.seq}); err != nil || p != want {
+		want := Pending{MSS: f.mss, Timestamps: true, SACK: true, WScale: 6, Ifindex: 1, Seq: c.seq, Ack: c.ack}
+		if err != nil || p != want {
 			t.Errorf("pending: got %+v, %v, want %+v", p, err, want)
 		}
 		k.want(first, routerVerdictUPCALL, actRedirect)

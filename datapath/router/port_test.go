@@ -1,6 +1,7 @@
 package router
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -33,11 +34,7 @@ func TestLateRequestGivesWay(t *testing.T) {
 
 			forged := next.packet(packet.ACK, plainRequest)
 			forged.Ack++
-			if int32(shift) > 0 { // without our cookie it is ignored
-				k.want(packet.Build(forged), routerVerdictDROP_WINDOW, actShot)
-			} else { // like bytes from before the session
-				k.want(packet.Build(forged), routerVerdictTO_SERVER, actRedirect)
-			}
+			k.want(packet.Build(forged), routerVerdictDROP_WINDOW, actShot) // without our cookie it is ignored
 
 			request := packet.Build(next.packet(packet.ACK, plainRequest))
 			k.want(request, routerVerdictDROP_RACE, actShot)
@@ -60,7 +57,7 @@ func TestLateRequestDoesNotEndSession(t *testing.T) {
 		next := c.reconnect(40_000)
 		exchange(next, s, plainRequest, plainResponse, routerVerdictHANDOFF)
 		next.send(packet.ACK, "", routerVerdictTO_SERVER, actRedirect)
-		k.want(late, routerVerdictTO_SERVER, actRedirect) // its surrogate refuses the numbers
+		k.want(late, routerVerdictDROP_WINDOW, actShot)
 		if got := k.splice(1); State(got.State) != Active {
 			t.Errorf("splice: %+v", got)
 		}
@@ -100,20 +97,77 @@ func TestDecisionDiesWithItsSession(t *testing.T) {
 		for _, state := range []routerClientState{
 			routerClientStateCLIENT_UPCALL, routerClientStateCLIENT_SPLICE, routerClientStateCLIENT_LOCAL,
 		} {
-			earlier := routerClient{State: uint8(state), Seq: uint32(c.seq) - 500, Since: datapath.Clock(), Surrogate: 7}
+			earlier := routerClient{
+				State: uint8(state), Seq: uint32(c.seq) - 500, Ack: uint32(c.ack) - 500, Since: datapath.Clock(), Surrogate: 7,
+			}
 			k.must(k.maps.Clients.Update(tuple(f.client, f.vip), &earlier, ebpf.UpdateAny))
 			c.seq += 10
-			k.want(packet.Build(c.packet(packet.ACK, plainRequest)), later(state), actShot)
+			k.want(packet.Build(c.packet(packet.ACK, plainRequest)), routerVerdictDROP_STALE, actShot)
 			c.seq -= 10
 		}
 		s.takes(c.send(packet.ACK, plainRequest, routerVerdictHANDOFF, actRedirect))
 	})
 }
 
-// later sends a packet that is not the first of its session and returns the verdict.
-func later(pending routerClientState) routerVerdict {
-	if pending == routerClientStateCLIENT_UPCALL {
-		return routerVerdictDROP_NO_TAP // it would be an upcall, too
-	}
-	return routerVerdictDROP_EARLY
+// A later segment belongs to an undecided request by what it acknowledges.
+func TestLateSegmentOfAnUndecidedRequest(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k := newRig(t)
+		k.tap()
+		k.vip(f)
+		c := k.sendPartial(f, f.client, routerVerdictUPCALL)
+		rest := c.packet(packet.ACK, "st: a\r\n\r\n")
+		rest.Seq += packet.Seq(len(partialRequest))
+		k.want(packet.Build(rest), routerVerdictUPCALL, actRedirect)
+		rest.Ack -= 1469 // of a connection some microseconds before
+		k.want(packet.Build(rest), routerVerdictDROP_STALE, actShot)
+		k.must(k.Decide(f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1}))
+		k.want(packet.Build(rest), routerVerdictDROP_STALE, actShot)
+		rest.Ack += 1469
+		k.want(packet.Build(rest), routerVerdictDROP_EARLY, actShot)
+	})
+}
+
+// A late segment of an earlier connection is no part of a session, wherever its numbers are, also when that has moved.
+func TestLateSegmentOfASession(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		_, c, _ := spliced(t, f)
+		late := c.packet(packet.ACK, "bytes")
+		late.Ack -= 1469
+		c.k.want(packet.Build(late), routerVerdictDROP_WINDOW, actShot)
+	})
+	eachFamily(t, func(t *testing.T, f family) {
+		k, c, _, two := twoPools(t, f)
+		late := c.packet(packet.ACK, "bytes")
+		late.Ack -= packet.Seq(len(plainResponse))
+		two.takes(c.send(packet.ACK, otherRequest, routerVerdictMOVED, actRedirect))
+		k.want(packet.Build(late), routerVerdictDROP_WINDOW, actShot)
+	})
+}
+
+// A decision, and a client's end, are of the request that they name, whatever uses the port since.
+func TestCommandsOfAnEarlierRequest(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k := newRig(t)
+		k.tap()
+		k.vip(f)
+		earlier := k.sendPartial(f, f.client, routerVerdictUPCALL)
+		k.ForgetUpcall(f.client, f.vip, earlier.seq+1)
+		if _, ok := k.pending(f.client, f.vip); !ok {
+			t.Error("another request's end has ended it")
+		}
+		k.ForgetUpcall(f.client, f.vip, earlier.seq)
+		if _, ok := k.pending(f.client, f.vip); ok {
+			t.Error("it is not forgotten")
+		}
+		if source, all := k.held(f.client); source != 0 || all != 0 {
+			t.Errorf("%d of its source are counted, and %d of all", source, all)
+		}
+		next := earlier.reconnect(40_000)
+		k.want(packet.Build(next.packet(packet.ACK|packet.PSH, partialRequest)), routerVerdictUPCALL, actRedirect)
+		if err := k.Decide(f.client, f.vip, earlier.seq, Decision{Local: true}); !errors.Is(err, ErrNoUpcall) {
+			t.Errorf("a decision of an earlier request: %v", err)
+		}
+		k.must(k.Decide(f.client, f.vip, next.seq, Decision{Local: true}))
+	})
 }

@@ -230,7 +230,7 @@ func TestRequestWithoutALegIsAnUpcall(t *testing.T) {
 			t.Errorf("missed: got %d, want 2", n)
 		}
 		p, err := k.Pending(f.client, f.vip)
-		want := Pending{MSS: f.mss, Timestamps: true, SACK: true, WScale: 6, Ifindex: 1, Seq: c.seq}
+		want := Pending{MSS: f.mss, Timestamps: true, SACK: true, WScale: 6, Ifindex: 1, Seq: c.seq, Ack: c.ack, First: true}
 		if err != nil || p != want {
 			t.Errorf("pending: got %+v, %v, want %+v", p, err, want)
 		}

@@ -89,8 +89,8 @@ type routerClient struct {
 	Ifindex   uint32
 	Since     uint32
 	Seq       uint32
+	Ack       uint32
 	Leg       uint32
-	Pad       uint32
 	_         [4]byte
 	Request   uint64
 }
@@ -105,6 +105,7 @@ const (
 	routerClientFlagCLIENT_UPGRADE routerClientFlag = 16
 	routerClientFlagCLIENT_OPAQUE  routerClientFlag = 32
 	routerClientFlagCLIENT_PROXY   routerClientFlag = 64
+	routerClientFlagCLIENT_FIRST   routerClientFlag = 128
 )
 
 type routerClientState uint32
@@ -124,11 +125,13 @@ const (
 	routerCommandKindCOMMAND_FORGET_FLOWS       routerCommandKind = 3
 	routerCommandKindCOMMAND_FORGET_CLIENTS     routerCommandKind = 4
 	routerCommandKindCOMMAND_FORGET_SYN_OPTIONS routerCommandKind = 5
-	routerCommandKindCOMMAND_RETIRE             routerCommandKind = 6
-	routerCommandKindCOMMAND_COMPLETE           routerCommandKind = 7
-	routerCommandKindCOMMAND_ABANDON            routerCommandKind = 8
-	routerCommandKindCOMMAND_COUNT_SOURCE       routerCommandKind = 9
-	routerCommandKindCOMMAND_SEND               routerCommandKind = 10
+	routerCommandKindCOMMAND_FORGET_UPCALLS     routerCommandKind = 6
+	routerCommandKindCOMMAND_DECIDE             routerCommandKind = 7
+	routerCommandKindCOMMAND_RETIRE             routerCommandKind = 8
+	routerCommandKindCOMMAND_COMPLETE           routerCommandKind = 9
+	routerCommandKindCOMMAND_ABANDON            routerCommandKind = 10
+	routerCommandKindCOMMAND_COUNT_SOURCE       routerCommandKind = 11
+	routerCommandKindCOMMAND_SEND               routerCommandKind = 12
 )
 
 type routerCompletion struct {
@@ -153,6 +156,13 @@ type routerConfig struct {
 	Generation uint32
 	Pending    uint32
 	Salt       uint32
+}
+
+type routerDecided struct {
+	_      structs.HostLayout
+	Client routerTuple
+	_      [4]byte
+	Entry  routerClient
 }
 
 type routerEdit struct {

@@ -74,7 +74,8 @@ func TestShareOfASource(t *testing.T) {
 			t.Errorf("%d of the honest source are counted", source)
 		}
 
-		k.want(packet.Build(clients[0].packet(packet.RST, "")), routerVerdictCONSUMED, actShot)
+		k.want(packet.Build(clients[0].packet(packet.RST, "")), routerVerdictUPCALL, actRedirect)
+		k.ForgetUpcall(clients[0].f.client, f.vip, clients[0].seq) // user space believes it
 		clients[0] = k.sendPartial(f, f.nth(1001).client, routerVerdictUPCALL)
 
 		// the honest one is decided, and its session starts

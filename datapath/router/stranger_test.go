@@ -244,7 +244,7 @@ func TestSynOptionsBelongToTheClient(t *testing.T) {
 	})
 }
 
-// During an upcall, only the client's own RST makes it forgotten.
+// During an upcall, no RST makes the client forgotten: user space, which knows what has come, gets those that are near.
 func TestBlindRSTDuringAnUpcall(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
@@ -260,9 +260,15 @@ func TestBlindRSTDuringAnUpcall(t *testing.T) {
 		if _, ok := k.pending(f.client, f.vip); !ok {
 			t.Error("the client is forgotten")
 		}
+		p = c.packet(packet.RST|packet.ACK, "")
+		k.want(packet.Build(p), routerVerdictUPCALL, actRedirect)
+		p.Ack--
+		k.want(packet.Build(p), routerVerdictDROP_WINDOW, actShot)
+		k.want(packet.Build(c.packet(packet.RST, "")), routerVerdictUPCALL, actRedirect)
+		k.must(k.Decide(f.client, f.vip, c.seq-packet.Seq(len("BREW / HTTP/1.1\r\n")), Decision{Surrogate: 1, Pool: 1}))
 		k.want(packet.Build(c.packet(packet.RST, "")), routerVerdictCONSUMED, actShot)
 		if _, ok := k.pending(f.client, f.vip); ok {
-			t.Error("the client's own RST is not believed")
+			t.Error("the client's own RST is not believed once its request is decided")
 		}
 	})
 }

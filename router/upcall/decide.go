@@ -210,7 +210,7 @@ func unspliced(p *pending, tried []string, bypass string) departure {
 // decision was made.
 func (d *Decider) isWaiting(p *pending) bool {
 	client, err := d.o.Kernel.Pending(p.client, p.vip)
-	return err == nil && client.Seq == p.base && !client.Decided
+	return err == nil && client.Seq == p.base && client.Ack == p.ack && !client.Decided
 }
 
 // replay records the decision and replays the packets in order. It calls before first, but only if the kernel still waits for

@@ -21,7 +21,7 @@ import (
 // Kernel is the data path, as a decision needs it. datapath/router.Router implements it.
 type Kernel interface {
 	Pending(client, vip netip.AddrPort) (kernel.Pending, error)
-	ForgetClient(client, vip netip.AddrPort)
+	ForgetUpcall(client, vip netip.AddrPort, seq packet.Seq)
 	Decide(client, vip netip.AddrPort, seq packet.Seq, d kernel.Decision) error
 	KeepName(client, vip netip.AddrPort, name string)
 	KeepHead(client, vip netip.AddrPort, name, head []byte)

@@ -15,6 +15,7 @@ import (
 type pending struct {
 	client, vip netip.AddrPort
 	base        packet.Seq // first sequence number of the request
+	ack         packet.Seq // what its first packet acknowledges: with base it tells connections on the same ports apart
 	first       time.Time
 	segments    []segment // in order of sequence numbers
 	bytes       int
@@ -90,6 +91,17 @@ func (p *pending) add(s segment) {
 	}
 	p.bytes += len(s.data)
 	p.segments = slices.Insert(p.segments, at, s)
+}
+
+// expectsReset reports whether an RST with this number is the client's (RFC 5961, 3.2): it follows what has come of
+// the request, which begins at base. p may be nil: nothing has come.
+func (p *pending) expectsReset(base, rst packet.Seq) bool {
+	if p == nil {
+		return rst == base
+	}
+	return rst == base || slices.ContainsFunc(p.segments, func(s segment) bool {
+		return s.seq.Add(uint32(len(s.data))) == rst
+	})
 }
 
 // isWholeWith reports whether all bytes before the end of a segment, which has a FIN, are here.

@@ -3,7 +3,6 @@ package upcall
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"baton/packet"
@@ -37,29 +36,50 @@ func TestReusedPort(t *testing.T) {
 	})
 }
 
-// TestPauseOfTheProcess: packets of an earlier session on the port that were still on their way up belong to nobody: they are not
-// taken into the request of the next session, however near its numbers are.
+// TestPauseOfTheProcess: packets of an earlier connection on the port that were still on their way up belong to
+// nobody: they are not taken into the request of the next one, however near its numbers are, nor do they end it.
 func TestPauseOfTheProcess(t *testing.T) {
 	run(t, func(s *script) {
 		earlier := get("two.test")
-		s.opens(anna, web, 100_000) // the next session, as the kernel knows it by now
-		s.sends(anna, web, 100_000-packet.Seq(len(earlier)), 0, earlier)
+		s.opens(anna, web, 100_000) // the next connection, as the kernel knows it by now
+		s.sendsWith(ackedThere, anna, web, 100_000-packet.Seq(len(earlier)), 0, earlier)
 		s.sends(anna, web, 100_000, 0, get("a.test"))
-		s.sends(anna, web, 103_000, 0, strings.Repeat("y", 500)) // the earlier session's, in the next one's span
-		synctest.Wait()
+		s.sendsWith(ackedThere, anna, web, 103_000, 0, strings.Repeat("y", 500)) // in the next one's span
 		s.expect(outcome.Spliced)
-		s.mu.Lock()
-		n := len(s.replayed)
-		s.mu.Unlock()
-		s.knownDefect("datapath 6", n == 1)
+		s.expectReplayed(get("a.test"))
+		s.expectNothingHeld()
 	})
-	run(t, func(s *script) { // the earlier session's bytes before the new request is whole
+	run(t, func(s *script) { // before the new request is whole
 		s.opens(anna, web, 100_000)
-		s.sends(anna, web, 100_000+16, 0, "Host: two.test\r\n\r\n") // of the earlier session
-		s.sends(anna, web, 100_000, 0, "GET / HTTP/1.1\r\n")        // of the new one
+		s.sendsWith(ackedThere, anna, web, 100_000+16, 0, "Host: two.test\r\n\r\n")
+		s.sends(anna, web, 100_000, 0, "GET / HTTP/1.1\r\n")
 		s.sends(anna, web, 100_000+16, 0, "Host: a.test\r\n\r\n")
-		synctest.Wait()
-		s.knownDefect("datapath 6", len(s.handed) == 1 && s.handed[0] == "a1")
+		s.expect(outcome.Spliced)
+		s.expectReplayed("GET / HTTP/1.1\r\n", "Host: a.test\r\n\r\n")
+	})
+	for _, flags := range []packet.Flags{packet.FIN, packet.RST, 0} { // its end
+		run(t, func(s *script) {
+			s.opens(anna, web, 100_000)
+			s.sendsWith(ackedThere, anna, web, 100_000, flags, "")
+			s.sends(anna, web, 100_000, 0, "GET / HTTP/1.1\r\n")
+			s.sendsWith(ackedThere, anna, web, 100_000+16, flags, "")
+			s.sends(anna, web, 100_000+16, 0, "Host: a.test\r\n\r\n")
+			s.expect(outcome.Spliced)
+		})
+	}
+}
+
+// TestNextRequestOfASession: its packets acknowledge more and more of the responses before it; those of an earlier
+// connection acknowledge less, and may be near.
+func TestNextRequestOfASession(t *testing.T) {
+	run(t, func(s *script) {
+		s.asks(anna, web, 100_000, 50_000)
+		s.sendsWith(49_900, anna, web, 100_016, 0, "Host: two.test\r\n\r\n")
+		s.sendsWith(50_000, anna, web, 100_000, 0, "GET / HTTP/1.1\r\n")
+		s.sendsWith(49_900, anna, web, 100_016, 0, "Host: two.test\r\n\r\n")
+		s.sendsWith(51_460, anna, web, 100_016, 0, "Host: a.test\r\n\r\n")
+		s.expect(outcome.Spliced)
+		s.expectReplayed("GET / HTTP/1.1\r\n", "Host: a.test\r\n\r\n")
 	})
 }
 

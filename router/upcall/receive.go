@@ -23,6 +23,7 @@ type arrival struct {
 	frame []byte // with its virtio-net header; the reader's buffer
 	at    int    // where the payload begins in frame
 	flags packet.Flags
+	ack   packet.Seq
 	segment
 }
 
@@ -34,7 +35,7 @@ func (d *Decider) receive(ctx context.Context, frame []byte) {
 	}
 	tcp := f.TCP()
 	a := &arrival{
-		key: clientKey{f.Src, f.Dst}, frame: frame, at: datapath.VnetHeader + f.Data, flags: tcp.Flags(),
+		key: clientKey{f.Src, f.Dst}, frame: frame, at: datapath.VnetHeader + f.Data, flags: tcp.Flags(), ack: tcp.Ack(),
 		segment: segment{seq: tcp.Seq(), data: f.Payload()},
 	}
 	s := d.o.Snapshot() // the packet is only judged by this one
@@ -55,34 +56,57 @@ func (d *Decider) receive(ctx context.Context, frame []byte) {
 
 // findClientLocked returns the client that a packet is of, a new one if need be; nil, there is nothing to decide.
 func (d *Decider) findClientLocked(s *state.Snapshot, a *arrival) (*pending, kernel.Pending) {
-	p := d.clients[a.key]
-	if a.flags.Has(packet.RST) || len(a.data) == 0 && p == nil {
-		// the client has given up; if it still wants an answer, it retransmits
-		d.abandonLocked(a.key)
-		d.o.Kernel.ForgetClient(a.key.client, a.key.vip)
-		return nil, kernel.Pending{}
-	}
 	client, err := d.o.Kernel.Pending(a.key.client, a.key.vip)
 	if err != nil {
 		d.abandonLocked(a.key)
 		return nil, client // it has reset its session; or there is another upcall
 	}
-	if p != nil && p.base != client.Seq {
+	if !a.isOf(&client) {
+		return nil, client // of an earlier connection on the same port, and not missed
+	}
+	p := d.clients[a.key]
+	if p != nil && (p.base != client.Seq || p.ack != client.Ack) {
 		d.abandonLocked(a.key)
-		p = nil // of an earlier session on the same port: its decision fails (kernel.ErrNoUpcall)
+		p = nil // of an earlier connection on the same port: its decision fails (kernel.ErrNoUpcall)
 	}
 	switch {
-	case p != nil:
-	case client.Decided:
+	case client.Decided && p == nil:
 		// It was on its way here when the decision was made: the kernel has that. As a new client it would be decided again, and lose
 		// the socket that it has by then.
 		_ = d.o.Tap.Write(a.frame) // if it is lost, the client retransmits
-	case len(d.clients) < s.Config.Limits.Pending:
-		p = &pending{client: a.key.client, vip: a.key.vip, base: client.Seq, first: time.Now()}
+	case a.flags.Has(packet.RST):
+		if p.expectsReset(client.Seq, a.seq) {
+			d.giveUpClientLocked(a.key, client.Seq)
+		}
+		return nil, client
+	case len(a.data) == 0 && p == nil:
+		d.giveUpClientLocked(a.key, client.Seq) // if it still wants an answer, it retransmits
+	case p == nil && len(d.clients) < s.Config.Limits.Pending:
+		p = &pending{client: a.key.client, vip: a.key.vip, base: client.Seq, ack: client.Ack, first: time.Now()}
 		d.clients[a.key] = p
 		d.holding.begin(p)
 	}
 	return p, client
+}
+
+// isOf reports whether a packet is of the connection that the kernel keeps a client of. Numbers of connections
+// between the same ports may be near each other, and so may the router's: what tells them apart is the exact number
+// that the first packets acknowledge, and for later ones that they acknowledge no less.
+func (a *arrival) isOf(client *kernel.Pending) bool {
+	switch {
+	case !a.flags.Has(packet.ACK): // an RST
+		return true
+	case client.First:
+		return a.ack == client.Ack
+	}
+	// a next request, whose packets may acknowledge more and more of the responses before
+	return a.ack.Sub(client.Ack) <= maxPendingBytes
+}
+
+// giveUpClientLocked forgets a client that has given up.
+func (d *Decider) giveUpClientLocked(key clientKey, seq packet.Seq) {
+	d.abandonLocked(key)
+	d.o.Kernel.ForgetUpcall(key.client, key.vip, seq)
 }
 
 // keepLocked keeps a packet of a client. False: it is not kept; the client may have been refused, or repeats it.
@@ -120,7 +144,7 @@ func (d *Decider) reserveLocked(p *pending, bytes int) bool {
 			return ok
 		}
 		d.forgetLocked(victim)
-		d.o.Kernel.ForgetClient(victim.client, victim.vip) // it may start again
+		d.o.Kernel.ForgetUpcall(victim.client, victim.vip, victim.base) // it may start again
 		if victim == p {
 			return false
 		}

@@ -177,18 +177,41 @@ func (s *script) put(snapshot *state.Snapshot) {
 func (s *script) opens(client, vip netip.AddrPort, seq packet.Seq) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.clients[clientKey{client, vip}] = &kernel.Pending{MSS: 1460, WScale: -1, Seq: seq}
+	s.clients[clientKey{client, vip}] = &kernel.Pending{MSS: 1460, WScale: -1, Seq: seq, Ack: acked, First: true}
 }
+
+// asks is a client whose next request the kernel leaves to user space.
+func (s *script) asks(client, vip netip.AddrPort, seq, ack packet.Seq) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clients[clientKey{client, vip}] = &kernel.Pending{MSS: 1460, WScale: -1, Seq: seq, Ack: ack}
+}
+
+// What packets acknowledge: those of the connections that the kernel knows, and those of earlier ones on the same
+// ports.
+const (
+	acked      packet.Seq = 10_000
+	ackedThere packet.Seq = 9_000 // as near as their own numbers are
+)
 
 // sends brings a packet up, and waits until all that it causes is done or waits itself.
 func (s *script) sends(client, vip netip.AddrPort, seq packet.Seq, flags packet.Flags, data string) {
-	s.in <- s.frame(client, vip, seq, flags, data)
+	s.sendsWith(acked, client, vip, seq, flags, data)
+}
+
+// sendsWith is sends with another acknowledgement.
+func (s *script) sendsWith(
+	ack packet.Seq, client, vip netip.AddrPort, seq packet.Seq, flags packet.Flags, data string,
+) {
+	s.in <- s.frame(ack, client, vip, seq, flags, data)
 	synctest.Wait()
 }
 
-func (s *script) frame(client, vip netip.AddrPort, seq packet.Seq, flags packet.Flags, data string) []byte {
+func (s *script) frame(
+	ack packet.Seq, client, vip netip.AddrPort, seq packet.Seq, flags packet.Flags, data string,
+) []byte {
 	return slices.Concat(make([]byte, datapath.VnetHeader), packet.Build(packet.Spec{
-		Src: client, Dst: vip, Seq: seq, Ack: 1, Flags: packet.ACK | flags, Window: 65535, Payload: []byte(data),
+		Src: client, Dst: vip, Seq: seq, Ack: ack, Flags: packet.ACK | flags, Window: 65535, Payload: []byte(data),
 	}))
 }
 
@@ -275,9 +298,12 @@ func (s *script) Pending(client, vip netip.AddrPort) (kernel.Pending, error) {
 	return kernel.Pending{}, errors.New("no such client")
 }
 
-func (s *script) ForgetClient(client, vip netip.AddrPort) {
+func (s *script) ForgetUpcall(client, vip netip.AddrPort, seq packet.Seq) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if p := s.clients[clientKey{client, vip}]; p == nil || p.Seq != seq {
+		return
+	}
 	delete(s.clients, clientKey{client, vip})
 	s.forgot = append(s.forgot, clientKey{client, vip})
 }

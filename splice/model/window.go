@@ -23,7 +23,12 @@ func (r router) clientFits(l *Leg, p *Packet, seq, ack uint32) bool {
 	if before(l.rcvNxt, ack) && p.End == l.client && !r.stranger {
 		r.breaks(ShutOut)
 	}
-	return seqFits(seq, seq+p.Len(), l.sndUna) && ackFits(ack, l.rcvAcked, l.rcvNxt)
+	return seqFits(seq, seq+p.Len(), l.sndUna) && ackFits(ack, l.rcvAcked, l.rcvNxt) && !l.isOfEarlier(seq, p.Len(), ack)
+}
+
+// isOfEarlier: the packet is of an earlier connection between the same ports.
+func (l *Leg) isOfEarlier(seq, size, ack uint32) bool {
+	return before(ack, l.rcvBase) && (l.first || size > 0 && !before(seq, l.sndBase))
 }
 
 func (r router) serverFits(l *Leg, p *Packet) bool {

@@ -71,14 +71,8 @@ func (d *Decider) assignToSocket(x departure) {
 	d.o.Decided(p.vip, x.why, time.Since(p.first))
 }
 
-const (
-	// expireEvery is how often late clients are looked for.
-	expireEvery = time.Second
-	// stalledHead is the length of a partial head, in bytes, from which its rest may be lost, or not sent: nothing is acknowledged before
-	// the decision, so that a client only repeats its first segment, or has exhausted its initial window. It is below that of a full
-	// segment.
-	stalledHead = 1 << 10
-)
+// expireEvery is how often late clients are looked for.
+const expireEvery = time.Second
 
 // expireClients looks for late clients until ctx is done.
 func (d *Decider) expireClients(ctx context.Context) {
@@ -100,24 +94,21 @@ func (d *Decider) expireClients(ctx context.Context) {
 	}
 }
 
-// expireLocked refuses a head that trickles in (408), and hands one that is stalled over to the proxy, whose socket acknowledges
-// it. What the queue had no room for is tried again.
+// expireLocked ends the wait for a head that trickles in (408), or a hello. What the queue had no room for is tried
+// again.
 func (d *Decider) expireLocked(s *state.Snapshot, p *pending, now time.Time) {
-	waited := now.Sub(p.first)
 	switch {
 	case p.decided:
 	case p.givenUp != "":
 		d.departLocked(departure{p, nil, p.givenUp})
-	case isEncrypted(s, p):
-		if waited > helloPatience(s, p) {
-			d.departLocked(departure{p, nil, outcome.Proxied})
-		}
 	case p.bad != nil:
 		d.refuseLocked(p, p.bad)
-	case waited > s.Config.Timeouts.Handshake:
-		d.refuseLocked(p, &head.Error{Status: http.StatusRequestTimeout, Reason: "request did not arrive in time"})
-	case p.bytes > stalledHead && p.bytes == p.looked:
+	case p.isSilent() && now.Sub(p.waits) > patienceWith(s, p):
 		d.departLocked(departure{p, nil, outcome.Proxied})
+	case now.Sub(p.first) <= s.Config.Timeouts.Handshake:
+	case isEncrypted(s, p):
+		d.departLocked(departure{p, nil, outcome.Proxied})
+	default:
+		d.refuseLocked(p, &head.Error{Status: http.StatusRequestTimeout, Reason: "request did not arrive in time"})
 	}
-	p.looked = p.bytes
 }

@@ -19,13 +19,13 @@ type pending struct {
 	first       time.Time
 	segments    []segment // in order of sequence numbers
 	bytes       int
-	looked      int             // bytes at the last expiry check
 	decided     bool            // being decided, or on its way to a socket: further segments are kept for the replay
 	bad         *head.Error     // the refusal, while it waits for a goroutine
 	givenUp     outcome.Outcome // of a request that the kernel cannot edit, while it waits for a goroutine
 
-	timer *time.Timer // of a hello that is not whole; nil: none was started
+	timer *time.Timer // while its head or hello is not whole; nil: none was started
 	timed int         // bytes when it was started
+	waits time.Time   // when it was started
 
 	held   int // bytes charged to holding
 	source *source
@@ -36,7 +36,7 @@ func (p *pending) key() clientKey { return clientKey{p.client, p.vip} }
 
 // startTimer calls f after a time, unless it is started again or stopped before.
 func (p *pending) startTimer(after time.Duration, f func()) {
-	p.timed = p.bytes
+	p.timed, p.waits = p.bytes, time.Now()
 	if p.timer == nil {
 		p.timer = time.AfterFunc(after, f)
 		return

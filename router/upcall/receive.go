@@ -186,6 +186,42 @@ func (d *Decider) readLocked(ctx context.Context, s *state.Snapshot, p *pending,
 		d.refuseLocked(p, bad)
 	case ended:
 		d.refuseLocked(p, &head.Error{Status: http.StatusBadRequest, Reason: "request ends within its head"})
+	default:
+		d.waitForMoreLocked(s, p)
+	}
+}
+
+// How long a client may be silent in the middle of its head or hello, of which nothing is acknowledged: then it may
+// wait for an ACK itself (Nagle's algorithm, a window of ten segments however small), and a socket takes over, which
+// acknowledges.
+const (
+	silence = 50 * time.Millisecond
+	// keptSilence is where that socket cannot help: it would refuse clients of a VIP with pools that keep clients'
+	// addresses, and there is none before the first segment. It is enough for what was lost to come again.
+	keptSilence = 1500 * time.Millisecond
+)
+
+// waitForMoreLocked gives a client a while to send more of its head or hello.
+func (d *Decider) waitForMoreLocked(s *state.Snapshot, p *pending) {
+	if !d.stopped {
+		p.startTimer(patienceWith(s, p), func() { d.proxySilent(p) })
+	}
+}
+
+// patienceWith is how long a client may be silent.
+func patienceWith(s *state.Snapshot, p *pending) time.Duration {
+	if v := s.VIP(p.vip); p.firstBytes() == 0 || v != nil && s.Keeps(v) {
+		return keptSilence
+	}
+	return silence
+}
+
+// proxySilent leaves a client to the proxy that has sent nothing more since its timer was started.
+func (d *Decider) proxySilent(p *pending) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.stopped && d.clients[p.key()] == p && !p.decided && p.isSilent() {
+		d.departLocked(departure{p, nil, outcome.Proxied})
 	}
 }
 
@@ -198,15 +234,6 @@ func hasMore(req *head.Request, b []byte) (more, malformed bool) {
 	return int64(len(b)) > req.ContentLength, false
 }
 
-// How long a client may be silent in the middle of its hello, of which nothing is acknowledged: then it may wait for an ACK itself
-// (Nagle's algorithm), or have sent all that it may, and a socket takes over.
-const (
-	helloWait = 50 * time.Millisecond
-	// keptHelloWait is for a VIP with pools that keep clients' addresses, where that socket would refuse it: enough for what was lost to
-	// come again.
-	keptHelloWait = 1500 * time.Millisecond
-)
-
 // readHelloLocked starts the decision once a hello is whole. What is refused goes to the VIP's socket too, which reads it again and
 // answers. ended: the client has sent FIN.
 func (d *Decider) readHelloLocked(ctx context.Context, s *state.Snapshot, p *pending, ended bool) {
@@ -216,25 +243,8 @@ func (d *Decider) readHelloLocked(ctx context.Context, s *state.Snapshot, p *pen
 		d.decideLocked(p, func() { d.decideHello(ctx, s, p, &h) })
 	case !errors.Is(err, hello.ErrIncomplete) || ended:
 		d.departLocked(departure{p, nil, outcome.Refused})
-	case !d.stopped:
-		p.startTimer(helloPatience(s, p), func() { d.proxySilent(p) })
-	}
-}
-
-// helloPatience is how long a client may be silent in the middle of its hello.
-func helloPatience(s *state.Snapshot, p *pending) time.Duration {
-	if v := s.VIP(p.vip); v != nil && s.Keeps(v) {
-		return keptHelloWait
-	}
-	return helloWait
-}
-
-// proxySilent leaves a client to the proxy that has sent nothing more of its hello since its timer was started.
-func (d *Decider) proxySilent(p *pending) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.stopped && d.clients[p.key()] == p && !p.decided && p.isSilent() {
-		d.departLocked(departure{p, nil, outcome.Proxied})
+	default:
+		d.waitForMoreLocked(s, p)
 	}
 }
 

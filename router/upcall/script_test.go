@@ -406,15 +406,6 @@ func helloFor(t testing.TB, name string) string {
 	return string(b[:n])
 }
 
-// knownDefect marks what is wrong, by the number of the defect: a test that fails is expected to, and one that holds says that the
-// mark has to go.
-func (s *script) knownDefect(number string, holds bool) {
-	s.Helper()
-	if holds {
-		s.Errorf("%s is mended: remove its mark", number)
-	}
-}
-
 // pieces cuts a text into pieces of a length.
 func pieces(text string, length int) (out []string) {
 	for part := range slices.Chunk([]byte(text), length) {

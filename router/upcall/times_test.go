@@ -13,74 +13,86 @@ import (
 
 // TestTrickledHead: a head that comes too slowly is answered with 408 after timeouts.handshake, not before.
 func TestTrickledHead(t *testing.T) {
-	run(t, func(s *script) {
-		s.opens(anna, web, 1)
-		seq := packet.Seq(1)
-		for _, b := range pieces(get("a.test"), 1)[:10] {
-			s.sends(anna, web, seq, 0, b)
-			seq++
-			time.Sleep(950 * time.Millisecond)
+	file := strings.Replace(configuration, `protocol: tls, routes: [{match: {sni: c.test}, pool: kept}]`, `routes: [{pool: kept}]`, 1)
+	runBy(t, file, func(s *script) { // where a client may be silent for long
+		s.opens(anna, keep, 1)
+		for i, b := range pieces(get("a.test"), 1)[:9] {
+			s.sends(anna, keep, packet.Seq(1+i), 0, b)
+			time.Sleep(1100 * time.Millisecond)
 		}
 		s.expect()
-		time.Sleep(2 * expireEvery)
+		s.sends(anna, keep, 10, 0, "t")
+		time.Sleep(expireEvery * 12 / 10)
 		s.expect(outcome.Refused)
 		s.expectVerdict(anna, 408)
 		s.expectNothingHeld()
 	})
 }
 
-// TestStalledHead: a long part of a head without progress is left to the proxy, whose socket acknowledges it.
-func TestStalledHead(t *testing.T) {
+// TestSilentHead: a part of a head that nothing follows for a while is left to the proxy, whose socket acknowledges
+// it, however short: its client may wait for that. One that continues in time is spliced.
+func TestSilentHead(t *testing.T) {
+	const first = "GET / HTTP/1.1\r\n"
+	for _, part := range []string{"G", first, first + "Host: a.test\r\nX: " + long} {
+		run(t, func(s *script) {
+			s.opens(anna, web, 1)
+			s.sends(anna, web, 1, 0, part)
+			time.Sleep(silence - time.Millisecond)
+			s.expect()
+			time.Sleep(2 * time.Millisecond)
+			s.expect(outcome.Proxied)
+			s.expectReplayed(part)
+			s.expectNothingHeld()
+		})
+	}
 	run(t, func(s *script) {
-		part := "GET / HTTP/1.1\r\nHost: a.test\r\nX: " + long
 		s.opens(anna, web, 1)
-		s.sends(anna, web, 1, 0, part)
-		time.Sleep(expireEvery + time.Millisecond) // from the first look on, nothing must come
-		s.expect()
-		time.Sleep(expireEvery)
+		seq := packet.Seq(1)
+		for _, b := range pieces(get("a.test"), 5) {
+			s.sends(anna, web, seq, 0, b)
+			seq = seq.Add(uint32(len(b)))
+			time.Sleep(silence * 9 / 10)
+		}
+		s.expect(outcome.Spliced)
+	})
+	run(t, func(s *script) { // nothing new has come
+		s.opens(anna, web, 1)
+		s.sends(anna, web, 1, 0, first)
+		for range 2 {
+			time.Sleep(silence * 6 / 10)
+			s.sends(anna, web, 1, 0, first)
+		}
 		s.expect(outcome.Proxied)
-		s.expectReplayed(part)
-		s.expectNothingHeld()
+	})
+	run(t, func(s *script) { // as a next request
+		s.asks(anna, web, 1, acked)
+		s.sends(anna, web, 1, 0, first)
+		time.Sleep(silence + time.Millisecond)
+		s.expect(outcome.Proxied)
 	})
 }
 
-// TestProgressOfAHead: a head of which more has come is not stalled.
-func TestProgressOfAHead(t *testing.T) {
+// TestFirstSegmentLost: no socket can acknowledge anything before the first segment: it is waited for.
+func TestFirstSegmentLost(t *testing.T) {
 	run(t, func(s *script) {
-		part := "GET / HTTP/1.1\r\nHost: a.test\r\nX: " + long
+		text := get("a.test")
 		s.opens(anna, web, 1)
-		s.sends(anna, web, 1, 0, part)
-		seq := packet.Seq(1 + len(part))
-		for range 5 {
-			time.Sleep(expireEvery * 9 / 10)
-			s.sends(anna, web, seq, 0, "y")
-			seq++
-		}
-		s.sends(anna, web, seq, 0, "\r\n\r\n")
+		s.sends(anna, web, 6, 0, text[5:])
+		time.Sleep(keptSilence * 9 / 10)
+		s.sends(anna, web, 1, 0, text[:5])
 		s.expect(outcome.Spliced)
 	})
 }
 
-// TestShortStalledHead: a short part of a head is acknowledged by nobody, and a client with Nagle's algorithm waits for that: it is
-// left to the proxy after a short while.
-func TestShortStalledHead(t *testing.T) {
-	run(t, func(s *script) {
-		s.opens(anna, web, 1)
-		s.sends(anna, web, 1, 0, "GET / HTTP/1.1\r\n")
-		time.Sleep(250 * time.Millisecond)
-		s.knownDefect("datapath 7", len(s.outcomes) == 1)
-	})
-}
-
-// TestSilentHello: a part of a hello that nothing follows is left to the proxy after helloWait, or where that would refuse it, after
-// keptHelloWait; one that continues in time is spliced.
+// TestSilentHello: a part of a hello that nothing follows is left to the proxy after silence, or where that would
+// refuse it, after keptSilence; one that continues in time is spliced.
 func TestSilentHello(t *testing.T) {
 	hello := helloFor(t, "c.test")
 	for _, tt := range []struct {
 		vip       netip.AddrPort
 		wait, gap time.Duration // gap is that between pieces
 		pieces    int
-	}{{secure, helloWait, helloWait * 9 / 10, 10}, {keep, keptHelloWait, keptHelloWait * 4 / 10, 3}} {
+	}{{secure, silence, silence * 9 / 10, 10}, {keep, keptSilence, keptSilence * 4 / 10, 3}} {
 		vip, wait := tt.vip, tt.wait
 		run(t, func(s *script) {
 			s.opens(anna, vip, 1)
@@ -247,8 +259,8 @@ func TestFlood(t *testing.T) {
 		s.opens(anna, web, 1)
 		s.sends(anna, web, 1, 0, get("a.test"))
 		s.expect()
-		time.Sleep(12 * time.Second) // the flood has timed out
-		s.expect(slices.Repeat([]outcome.Outcome{outcome.Refused}, 64)...)
+		time.Sleep(2 * silence) // the flood is a socket's
+		s.expect(slices.Repeat([]outcome.Outcome{outcome.Proxied}, 64)...)
 		s.sends(anna, web, 1, 0, get("a.test"))
 		s.expect(outcome.Spliced)
 		s.expectNothingHeld()

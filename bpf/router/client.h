@@ -8,6 +8,7 @@
 #include "plan.h"
 #include "session.h"
 #include "syn_options.h"
+#include "upcall.h"
 #include "walk.h"
 
 /*
@@ -131,9 +132,8 @@ static __always_inline int after_client(struct __sk_buff *skb, struct inbound *i
 	case NEXT_REQUEST:
 		return BEGINS_REQUEST;
 	case NEXT_UPCALL:
-		/* behind a decided request that has to wait: user space, which has nothing to decide, would send it back */
 		if (lookup_client(&in->packet.key, &d->known) == KNOWN && d->known.state != CLIENT_UPCALL)
-			return DROP_EARLY;
+			return behind_replay(out, set, &d->known);
 		return to_user_space(out, set);
 	case NEXT_EARLY:
 		return DROP_EARLY;

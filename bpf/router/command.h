@@ -134,6 +134,7 @@ static __always_inline bool decide_upcall(struct __sk_buff *skb, struct decided 
 
 	if (bpf_skb_load_bytes(skb, sizeof(struct splice_command), d, sizeof(*d)))
 		return false;
+	d->entry.decided = clock_ms();
 	c = bpf_map_lookup_elem(&clients, &d->client);
 	return c && c->state == CLIENT_UPCALL && c->seq == d->entry.seq && c->ack == d->entry.ack &&
 	       !bpf_map_update_elem(&clients, &d->client, &d->entry, BPF_EXIST);

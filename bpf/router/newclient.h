@@ -49,7 +49,7 @@ __noinline int first_request(struct __sk_buff *skb, struct inbound *in, struct d
 		} else if (d->known.ack != in->packet.ack) {
 			return DROP_STALE; /* the packet is */
 		} else if (state != CLIENT_UPCALL) {
-			return DROP_EARLY; /* ahead of the packets that user space will replay */
+			return behind_replay(out, set, &d->known);
 		}
 	}
 	if (!checksum_ok(skb, &in->packet, &in->sum))

@@ -106,6 +106,7 @@ struct client {
 	__u32 seq;     /* start of its request */
 	__u32 ack;     /* what the request's first packet acknowledges */
 	__u32 leg;     /* 1 + the splice of the leg that was opened for it; 0: any of the surrogate's */
+	__u32 decided; /* ms, when it was */
 	__u64 request; /* length of the decided request, head and body (bytes) */
 };
 

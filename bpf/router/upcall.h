@@ -50,6 +50,18 @@ static __always_inline int upcall(struct __sk_buff *skb, const struct packet *p,
 	return to_user_space(out, set);
 }
 
+/* How long user space takes at most to replay the packets of a request once it is decided (ms). */
+#define REPLAY_MS 20
+
+/*
+ * A packet that has overtaken those of a decided request, which are about to be replayed: it takes the same way, so that it
+ * comes behind them. Nothing goes round for long.
+ */
+static __always_inline int behind_replay(struct outbound *out, const struct config *set, const struct client *known)
+{
+	return past(known->decided, REPLAY_MS, clock_ms()) ? DROP_EARLY : to_user_space(out, set);
+}
+
 /*
  * Gives the connection to the listening socket of its VIP as if that had done the handshake. The current packet is the
  * first the socket sees; c has the client's options. The client's entry stays until a later packet finds the
@@ -133,6 +145,7 @@ static __always_inline int undecided_reset(struct __sk_buff *skb, struct inbound
  */
 __noinline int local_packet(struct __sk_buff *skb, struct work *w)
 {
+	struct config *set = config();
 	struct client *entry;
 	struct bpf_sock *skc;
 	struct packet *p;
@@ -163,7 +176,9 @@ __noinline int local_packet(struct __sk_buff *skb, struct work *w)
 			bpf_map_delete_elem(&flows, &p->key);
 		return verdict;
 	}
-	if (!p->len || p->seq != entry->seq)
+	if (!p->len)
 		return DROP_EARLY;
+	if (p->seq != entry->seq)
+		return set ? behind_replay(&w->out, set, entry) : DROP_NOMEM;
 	return assign_local(skb, &w->in, entry, &w->out); /* again: the first was lost before the socket */
 }

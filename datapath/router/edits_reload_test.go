@@ -89,7 +89,7 @@ func TestDecidedBehindLostBody(t *testing.T) {
 		k.want(head, routerVerdictDROP_EARLY, actShot)
 		behind := c.packet(packet.ACK|packet.PSH, "hello")
 		behind.Seq += packet.Seq(len(options) - 5)
-		k.want(packet.Build(behind), routerVerdictDROP_EARLY, actShot)
+		k.want(packet.Build(behind), routerVerdictUPCALL, actRedirect) // and back, behind the head
 
 		both := c.packet(packet.ACK|packet.PSH, "world"+options)
 		both.Seq = rest

@@ -3,6 +3,7 @@ package router
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -124,9 +125,14 @@ func TestLateSegmentOfAnUndecidedRequest(t *testing.T) {
 		k.must(k.Decide(f.client, f.vip, c.seq, Decision{Surrogate: 1, Pool: 1}))
 		k.want(packet.Build(rest), routerVerdictDROP_STALE, actShot)
 		rest.Ack += 1469
-		k.want(packet.Build(rest), routerVerdictDROP_EARLY, actShot)
+		k.want(packet.Build(rest), routerVerdictUPCALL, actRedirect) // and back, behind the first
+		time.Sleep(2 * replayTime)
+		k.want(packet.Build(rest), routerVerdictDROP_EARLY, actShot) // the replay is over, or lost
 	})
 }
+
+// replayTime is how long later segments of a decided request go to user space (REPLAY_MS).
+const replayTime = 20 * time.Millisecond
 
 // A late segment of an earlier connection is no part of a session, wherever its numbers are, also when that has moved.
 func TestLateSegmentOfASession(t *testing.T) {

@@ -347,7 +347,7 @@ func TestDecisionOfUserSpace(t *testing.T) {
 		}
 		k.must(k.Decide(f.client, f.vip, begins, decision))
 		// the second segment is retransmitted before the first is replayed
-		k.want(second, routerVerdictDROP_EARLY, actShot)
+		k.want(second, routerVerdictUPCALL, actRedirect) // and back, behind the first
 		s.takes(k.want(first, routerVerdictHANDOFF, actRedirect))
 		s.takes(k.want(second, routerVerdictTO_SERVER, actRedirect))
 		got := k.splice(1)

@@ -91,7 +91,7 @@ type routerClient struct {
 	Seq       uint32
 	Ack       uint32
 	Leg       uint32
-	_         [4]byte
+	Decided   uint32
 	Request   uint64
 }
 

@@ -93,6 +93,9 @@ func TestLatePackets(t *testing.T) {
 		s.expectReplayed(text)
 		s.sends(anna, web, packet.Seq(1+len(text)), 0, "body")
 		s.expectReplayed("body")
+		s.ForgetUpcall(anna, web, 1) // the kernel has used the decision
+		s.sends(anna, web, packet.Seq(1+len(text)+4), 0, "more")
+		s.expectReplayed("more")
 		s.expect()
 		s.expectNothingHeld()
 	})

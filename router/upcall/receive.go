@@ -58,8 +58,10 @@ func (d *Decider) receive(ctx context.Context, frame []byte) {
 func (d *Decider) findClientLocked(s *state.Snapshot, a *arrival) (*pending, kernel.Pending) {
 	client, err := d.o.Kernel.Pending(a.key.client, a.key.vip)
 	if err != nil {
+		// The decision has been used, and this packet was behind those of the request; or the client has reset its session.
 		d.abandonLocked(a.key)
-		return nil, client // it has reset its session; or there is another upcall
+		d.sendBack(a)
+		return nil, client
 	}
 	if !a.isOf(&client) {
 		return nil, client // of an earlier connection on the same port, and not missed
@@ -73,7 +75,7 @@ func (d *Decider) findClientLocked(s *state.Snapshot, a *arrival) (*pending, ker
 	case client.Decided && p == nil:
 		// It was on its way here when the decision was made: the kernel has that. As a new client it would be decided again, and lose
 		// the socket that it has by then.
-		_ = d.o.Tap.Write(a.frame) // if it is lost, the client retransmits
+		d.sendBack(a)
 	case a.flags.Has(packet.RST):
 		if p.expectsReset(client.Seq, a.seq) {
 			d.giveUpClientLocked(a.key, client.Seq)
@@ -87,6 +89,11 @@ func (d *Decider) findClientLocked(s *state.Snapshot, a *arrival) (*pending, ker
 		d.holding.begin(p)
 	}
 	return p, client
+}
+
+// sendBack gives a packet to the kernel again, behind what was replayed. Without a session the kernel drops it.
+func (d *Decider) sendBack(a *arrival) {
+	_ = d.o.Tap.Write(a.frame) // if it is lost, the client retransmits
 }
 
 // isOf reports whether a packet is of the connection that the kernel keeps a client of. Numbers of connections

@@ -241,6 +241,7 @@ func TestTooLateForTheKernel(t *testing.T) {
 		s.mu.Unlock()
 		s.sends(anna, web, 4, 0, " /")
 		s.expect()
+		s.expectReplayed(" /") // the kernel knows whether it has a session
 		s.expectNothingHeld()
 	})
 }

@@ -2,6 +2,7 @@
 /* The RTT of a client's handshake, measured without state that a SYN flood could exhaust. */
 #pragma once
 
+#include "../kernel/clock.h"
 #include "maps.h"
 
 /*
@@ -25,7 +26,7 @@ static __always_inline __u32 band_of(__u32 us)
 	return band;
 }
 
-static __always_inline __u64 *handshake_at(__u32 cookie)
+static __always_inline struct handshake *handshake_at(__u32 cookie)
 {
 	__u32 slot = (cookie * 2654435761U) >> 16 & (HANDSHAKES - 1);
 
@@ -37,50 +38,62 @@ static __always_inline __u32 clock_us(void)
 	return bpf_ktime_get_ns() / 1000 & (HANDSHAKE_DONE - 1);
 }
 
-static __always_inline void note_handshake(__u64 *at, __u32 cookie, __u32 us)
+static __always_inline void note_handshake(struct handshake *at, __u32 cookie, __u32 us)
 {
-	*(volatile __u64 *)at = (__u64)us << 32 | cookie;
+	*(volatile __u64 *)&at->timed = (__u64)us << 32 | cookie;
+}
+
+static __always_inline __u64 timed_at(const struct handshake *at)
+{
+	return *(volatile __u64 *)&at->timed;
 }
 
 /* Starts the timing of a handshake when its SYN-ACK is sent. */
 static __always_inline void time_handshake(__u32 cookie)
 {
-	__u64 *at = handshake_at(cookie);
+	struct handshake *at = handshake_at(cookie);
 
-	if (at)
-		note_handshake(at, cookie, clock_us());
+	if (!at)
+		return;
+	at->sent = clock_ms();
+	note_handshake(at, cookie, clock_us());
 }
 
 /* Ends it with the first packet that acknowledges the SYN-ACK. */
 static __always_inline void end_handshake(__u32 cookie)
 {
-	__u64 *at = handshake_at(cookie), known;
+	struct handshake *at = handshake_at(cookie);
+	__u64 known;
 
 	if (!at)
 		return;
-	known = *(volatile __u64 *)at;
+	known = timed_at(at);
 	if ((__u32)known == cookie && !(known >> 32 & HANDSHAKE_DONE))
 		note_handshake(at, cookie,
 			       HANDSHAKE_DONE | ((clock_us() - (__u32)(known >> 32)) & (HANDSHAKE_DONE - 1)));
 }
 
-/* Whether this is the newest initial sequence number of its slot. */
+/*
+ * Whether this is the newest initial sequence number of its slot, and young enough that its client's first byte would be
+ * accepted.
+ */
 static __always_inline bool was_sent(__u32 cookie)
 {
-	__u64 *at = handshake_at(cookie);
+	struct handshake *at = handshake_at(cookie);
 
-	return at && (__u32) * (volatile __u64 *)at == cookie;
+	return at && (__u32)timed_at(at) == cookie && !past(at->sent, COOKIE_LEAST_MS, clock_ms());
 }
 
 /* The band of the client of the current first request. */
 static __always_inline __u32 band_of_client(__u32 cookie)
 {
-	__u64 *at, known;
+	struct handshake *at;
+	__u64 known;
 
 	end_handshake(cookie); /* the ACK came with the request */
 	at = handshake_at(cookie);
 	if (!at)
 		return BAND_NONE;
-	known = *(volatile __u64 *)at;
+	known = timed_at(at);
 	return (__u32)known == cookie ? band_of(known >> 32 & (HANDSHAKE_DONE - 1)) : BAND_NONE;
 }

@@ -58,8 +58,9 @@ struct {
 
 /* Timing of a client's handshake. */
 struct handshake {
-	__u32 cookie; /* our initial sequence number */
-	__u32 us;     /* when it was sent; with HANDSHAKE_DONE, the RTT */
+	__u64 timed; /* the cookie; from bit 32 when it was sent (us), with HANDSHAKE_DONE the RTT: written atomically */
+	__u32 sent;  /* ms, when the cookie was */
+	__u32 pad;
 };
 #define HANDSHAKE_DONE (1U << 31)
 
@@ -68,7 +69,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, HANDSHAKES);
 	__type(key, __u32);
-	__type(value, __u64); /* struct handshake, written atomically */
+	__type(value, struct handshake);
 } handshakes SEC(".maps");
 
 /* Clients whose (next) request is not decided. Full: no more upcalls. Handshakes cannot fill it. */

@@ -131,9 +131,9 @@ static __always_inline int no_session(struct __sk_buff *skb, struct inbound *in,
 		return send_back(skb, out, LEG_ACKED);
 	}
 	if ((p->len || p->flags & FIN) &&
-	    (known || was_sent(p->ack - 1) || (has_ts(p) && ts_clock(set) - p->tsecr < COOKIE_MS)))
-		return DROP_EARLY; /* probably follows a request whose start was lost or reordered */
-	return reset_sender(skb, in, out);
+	    (known || was_sent(p->ack - 1) || (has_ts(p) && ts_clock(set) - p->tsecr < COOKIE_LEAST_MS)))
+		return DROP_EARLY;         /* probably follows a request whose start was lost or reordered */
+	return reset_sender(skb, in, out); /* also of a client whose cookie is too old: it may connect again */
 }
 
 /* Answers a FIN, or its retransmission. Its checksum has been verified. */
@@ -179,7 +179,7 @@ __noinline int new_client(struct __sk_buff *skb, struct work *w)
 	if (known && d->known.state != CLIENT_SYN) {
 		if (!p->len) /* our FIN-ACK would acknowledge bytes that user space holds */
 			return p->flags & FIN ? DROP_EARLY : HANDSHAKE_ACK;
-	} else if (!cookie_ok(&in->cookie, p, p->seq)) {
+	} else if (!(known && begins(&d->known, p)) && !cookie_ok(&in->cookie, p, p->seq)) {
 		return no_session(skb, in, d, out, set, known);
 	}
 	if (p->len)

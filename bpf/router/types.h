@@ -21,15 +21,16 @@ enum bound {
 	TABLE_SLOTS = 1021, /* prime, for Maglev */
 	POOL_MEMBERS = 64,  /* policy least-sessions scans these */
 	HOST_BYTES = 64,
-	ROUTE_BYTES = 128,     /* longest path prefix that the kernel matches */
-	HEAD_BYTES = 2048,     /* of a head, parsed at once; a request head decided by the kernel is no longer */
-	CARRY_BYTES = 128,     /* of a head's line that continues in the next packet */
-	HASH_BYTES = 1024,     /* longest path that the kernel hashes; longer ones need an upcall */
-	NO_SURROGATE = 0xffff, /* any of the pool */
-	LINGER_MS = 3000,      /* for late duplicates and retransmitted FINs */
-	COOKIE_MS = 130000,    /* longer than the kernel accepts a SYN cookie */
-	COMMAND_KEYS = 64,     /* per command, which must fit into a page */
-	COMMAND_FRAMES = 32,   /* the same of frames, and bits of a result */
+	ROUTE_BYTES = 128,       /* longest path prefix that the kernel matches */
+	HEAD_BYTES = 2048,       /* of a head, parsed at once; a request head decided by the kernel is no longer */
+	CARRY_BYTES = 128,       /* of a head's line that continues in the next packet */
+	HASH_BYTES = 1024,       /* longest path that the kernel hashes; longer ones need an upcall */
+	NO_SURROGATE = 0xffff,   /* any of the pool */
+	LINGER_MS = 3000,        /* for late duplicates and retransmitted FINs */
+	COOKIE_MS = 130000,      /* longer than the kernel accepts a SYN cookie */
+	COOKIE_LEAST_MS = 60000, /* as long as it accepts each */
+	COMMAND_KEYS = 64,       /* per command, which must fit into a page */
+	COMMAND_FRAMES = 32,     /* the same of frames, and bits of a result */
 	LEG_FRAME =
 		96, /* bytes of a frame of an idle leg: Ethernet, IPv6, TCP, 20 bytes of options, and a multiple of 8 */
 	GENERATIONS = 2, /* of the routing tables; one is in force */

@@ -42,9 +42,10 @@ func TestHandshakeIsTimed(t *testing.T) {
 	k, f := newRig(t), families[0]
 	k.vip(f)
 	const done = 1 << 63
-	entry := func(c *client) (v uint64) {
+	entry := func(c *client) uint64 {
+		var v routerHandshake
 		k.must(k.maps.Handshakes.Lookup(uint32(c.ack-1)*2654435761>>16, &v))
-		return v
+		return v.Timed
 	}
 	c := newClient(k, f, f.usual())
 	synack := k.want(packet.Build(c.syn()), routerVerdictSYN_ANSWERED, actRedirect).parsed(t)
@@ -72,7 +73,7 @@ func TestClientOfUnknownBand(t *testing.T) {
 	s := k.idle(1, f)
 	c := newClient(k, f, f.usual())
 	c.connect(routerVerdictSYN_ANSWERED)
-	k.must(k.maps.Handshakes.Update(uint32(c.ack-1)*2654435761>>16, uint64(1)<<63|uint64(c.ack), ebpf.UpdateAny))
+	k.must(k.maps.Handshakes.Update(uint32(c.ack-1)*2654435761>>16, routerHandshake{Timed: 1<<63 | uint64(c.ack)}, ebpf.UpdateAny))
 	exchange(c, s, plainRequest, plainResponse, routerVerdictHANDOFF)
 	if got := k.splice(1); got.Band != BandNearest || got.ClientBand != 0 {
 		t.Errorf("band: got %d, the client's %d; want %d and 0", got.Band, got.ClientBand, BandNearest)

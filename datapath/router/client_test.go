@@ -71,7 +71,9 @@ func (k *rig) handshake(cookie packet.Seq, rtt time.Duration) {
 	k.t.Helper()
 	const done = 1 << 31
 	slot := uint32(cookie) * 2654435761 >> 16
-	k.must(k.maps.Handshakes.Update(slot, uint64(done|rtt.Microseconds())<<32|uint64(cookie), ebpf.UpdateAny))
+	k.must(k.maps.Handshakes.Update(slot, routerHandshake{
+		Timed: uint64(done|rtt.Microseconds())<<32 | uint64(cookie), Sent: datapath.Clock(),
+	}, ebpf.UpdateAny))
 }
 
 // packet is the client's next packet.

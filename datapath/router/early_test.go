@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -68,4 +69,25 @@ func onLoopback(k *rig, a netip.Addr) {
 	on := &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}, Flags: unix.IFA_F_NODAD}
 	k.must(netlink.AddrAdd(lo, on))
 	k.t.Cleanup(func() { k.must(netlink.AddrDel(lo, on)) })
+}
+
+// A client whose first bytes come when its cookie is too old is told so, and may connect again; one whose start is lost repeats it.
+func TestFirstBytesWithAnOldCookie(t *testing.T) {
+	for _, ts := range []bool{true, false} {
+		eachFamily(t, func(t *testing.T, f family) {
+			k := newRig(t)
+			k.vip(f)
+			c := newClient(k, f, f.usual())
+			c.ts = ts
+			c.connect(routerVerdictSYN_ANSWERED)
+			c.seq += 10 // no cookie fits, as when it is too old
+			k.want(packet.Build(c.packet(packet.ACK, plainRequest)), routerVerdictDROP_EARLY, actShot)
+			cookie := c.ack - 1
+			k.must(k.maps.Handshakes.Update(uint32(cookie)*2654435761>>16, routerHandshake{
+				Timed: uint64(cookie), Sent: since(61 * time.Second),
+			}, ebpf.UpdateAny))
+			c.tsecr -= 61_000
+			k.want(packet.Build(c.packet(packet.ACK, plainRequest)), routerVerdictRESET_SENT, actRedirect)
+		})
+	}
 }

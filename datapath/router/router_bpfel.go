@@ -32,38 +32,39 @@ const (
 type routerBound uint32
 
 const (
-	routerBoundMAX_VIPS       routerBound = 256
-	routerBoundMAX_POOLS      routerBound = 256
-	routerBoundMAX_TABLES     routerBound = 1024
-	routerBoundMAX_SURROGATES routerBound = 1024
-	routerBoundLEG_CLASSES    routerBound = 16
-	routerBoundMSS_CLASSES    routerBound = 8
-	routerBoundLEG_BANDS      routerBound = 32
-	routerBoundHANDSHAKES     routerBound = 65536
-	routerBoundTABLE_SLOTS    routerBound = 1021
-	routerBoundPOOL_MEMBERS   routerBound = 64
-	routerBoundHOST_BYTES     routerBound = 64
-	routerBoundROUTE_BYTES    routerBound = 128
-	routerBoundHEAD_BYTES     routerBound = 2048
-	routerBoundCARRY_BYTES    routerBound = 128
-	routerBoundHASH_BYTES     routerBound = 1024
-	routerBoundNO_SURROGATE   routerBound = 65535
-	routerBoundLINGER_MS      routerBound = 3000
-	routerBoundCOOKIE_MS      routerBound = 130000
-	routerBoundCOMMAND_KEYS   routerBound = 64
-	routerBoundCOMMAND_FRAMES routerBound = 32
-	routerBoundLEG_FRAME      routerBound = 96
-	routerBoundGENERATIONS    routerBound = 2
-	routerBoundPOOL_NAME      routerBound = 128
-	routerBoundSOURCES        routerBound = 65536
-	routerBoundLOG_PAGE       routerBound = 1024
-	routerBoundLOG_HEAD       routerBound = 512
-	routerBoundLOG_NAME       routerBound = 128
-	routerBoundMAX_EDITS      routerBound = 256
-	routerBoundEDIT_TEXT      routerBound = 128
-	routerBoundEDIT_PADDING   routerBound = 256
-	routerBoundWATCHES        routerBound = 4
-	routerBoundAUTHORITY      routerBound = 150
+	routerBoundMAX_VIPS        routerBound = 256
+	routerBoundMAX_POOLS       routerBound = 256
+	routerBoundMAX_TABLES      routerBound = 1024
+	routerBoundMAX_SURROGATES  routerBound = 1024
+	routerBoundLEG_CLASSES     routerBound = 16
+	routerBoundMSS_CLASSES     routerBound = 8
+	routerBoundLEG_BANDS       routerBound = 32
+	routerBoundHANDSHAKES      routerBound = 65536
+	routerBoundTABLE_SLOTS     routerBound = 1021
+	routerBoundPOOL_MEMBERS    routerBound = 64
+	routerBoundHOST_BYTES      routerBound = 64
+	routerBoundROUTE_BYTES     routerBound = 128
+	routerBoundHEAD_BYTES      routerBound = 2048
+	routerBoundCARRY_BYTES     routerBound = 128
+	routerBoundHASH_BYTES      routerBound = 1024
+	routerBoundNO_SURROGATE    routerBound = 65535
+	routerBoundLINGER_MS       routerBound = 3000
+	routerBoundCOOKIE_MS       routerBound = 130000
+	routerBoundCOOKIE_LEAST_MS routerBound = 60000
+	routerBoundCOMMAND_KEYS    routerBound = 64
+	routerBoundCOMMAND_FRAMES  routerBound = 32
+	routerBoundLEG_FRAME       routerBound = 96
+	routerBoundGENERATIONS     routerBound = 2
+	routerBoundPOOL_NAME       routerBound = 128
+	routerBoundSOURCES         routerBound = 65536
+	routerBoundLOG_PAGE        routerBound = 1024
+	routerBoundLOG_HEAD        routerBound = 512
+	routerBoundLOG_NAME        routerBound = 128
+	routerBoundMAX_EDITS       routerBound = 256
+	routerBoundEDIT_TEXT       routerBound = 128
+	routerBoundEDIT_PADDING    routerBound = 256
+	routerBoundWATCHES         routerBound = 4
+	routerBoundAUTHORITY       routerBound = 150
 )
 
 type routerChoices struct {
@@ -218,6 +219,13 @@ const (
 	routerFramingFRAMING_CLOSE   routerFraming = 6
 	routerFramingFRAMING_OPAQUE  routerFraming = 7
 )
+
+type routerHandshake struct {
+	_     structs.HostLayout
+	Timed uint64
+	Sent  uint32
+	Pad   uint32
+}
 
 type routerHeader uint32
 

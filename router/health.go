@@ -55,9 +55,9 @@ func (r *Router) healthChanged(t health.Transition) {
 	}
 	if id, ok := s.IDs[t.Surrogate]; ok && t.From.Up && !t.To.Up {
 		if n, err := r.kernel.Abandon(id); err != nil {
-			r.log.Error("cannot move waiting sessions to other surrogates", "surrogate", t.Surrogate, "err", err)
+			r.log.Error("cannot route requests again that the surrogate has not received", "surrogate", t.Surrogate, "err", err)
 		} else if n > 0 {
-			r.log.Info("waiting sessions move to other surrogates", "surrogate", t.Surrogate, "sessions", n)
+			r.log.Info("requests that the surrogate has not received are routed again", "surrogate", t.Surrogate, "sessions", n)
 		}
 	}
 	r.notify()

@@ -74,7 +74,7 @@ static __always_inline void end_handshake(__u32 cookie)
 }
 
 /*
- * Whether this is the newest initial sequence number of its slot, and young enough that its client's first byte would be
+ * Whether this is the newest initial sequence number of its slot, and young enough for its client's first byte to be
  * accepted.
  */
 static __always_inline bool was_sent(__u32 cookie)

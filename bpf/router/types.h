@@ -290,7 +290,7 @@ enum leg_end {
 	LEG_RETIRED,   /* by user space */
 	LEG_REPLACED,  /* the client reused its port */
 	LEG_FAILED,    /* reset or closed before the first response byte */
-	LEG_ABANDONED, /* the surrogate went down before the first response byte */
+	LEG_ABANDONED, /* the surrogate went down before it acknowledged a byte */
 	LEG_CUT,       /* ended here: the stream is ambiguous, or the response belongs to no request */
 	LEG_MALFORMED, /* ended here: malformed request, answered with 400 */
 };

@@ -54,7 +54,7 @@ static __always_inline int upcall(struct __sk_buff *skb, const struct packet *p,
 #define REPLAY_MS 20
 
 /*
- * A packet that has overtaken those of a decided request, which are about to be replayed: it takes the same way, so that it
+ * A packet that has overtaken those of a decided request, which are about to be replayed: it takes the same way, and so
  * comes behind them. Nothing goes round for long.
  */
 static __always_inline int behind_replay(struct outbound *out, const struct config *set, const struct client *known)

@@ -18,11 +18,14 @@ static __always_inline bool has_expired(const struct splice *s, __u32 idle, __u3
 	return false;
 }
 
-/* The session is still waiting for the first byte from this surrogate. */
+/*
+ * The session waits for this surrogate, which has acknowledged none of its request: the client still has all of it. A
+ * surrogate may be working on what it has acknowledged.
+ */
 static __always_inline bool waits_for(const struct splice *s, __u32 surrogate)
 {
 	return s->state == SPLICE_ACTIVE && s->surrogate == surrogate && s->client_requests == 1 &&
-	       s->rcv_nxt == s->rcv_base;
+	       s->rcv_nxt == s->rcv_base && !before(s->snd_base, s->snd_una);
 }
 
 static __always_inline bool is_unreported(const struct splice *s, __u32 now)

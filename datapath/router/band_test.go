@@ -73,7 +73,8 @@ func TestClientOfUnknownBand(t *testing.T) {
 	s := k.idle(1, f)
 	c := newClient(k, f, f.usual())
 	c.connect(routerVerdictSYN_ANSWERED)
-	k.must(k.maps.Handshakes.Update(uint32(c.ack-1)*2654435761>>16, routerHandshake{Timed: 1<<63 | uint64(c.ack)}, ebpf.UpdateAny))
+	another := routerHandshake{Timed: 1<<63 | uint64(c.ack)}
+	k.must(k.maps.Handshakes.Update(uint32(c.ack-1)*2654435761>>16, another, ebpf.UpdateAny))
 	exchange(c, s, plainRequest, plainResponse, routerVerdictHANDOFF)
 	if got := k.splice(1); got.Band != BandNearest || got.ClientBand != 0 {
 		t.Errorf("band: got %d, the client's %d; want %d and 0", got.Band, got.ClientBand, BandNearest)

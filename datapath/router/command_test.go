@@ -105,7 +105,8 @@ func TestRetire(t *testing.T) {
 	}
 }
 
-// When a surrogate goes down, sessions that wait for its first byte are routed again. Sessions with response bytes stay.
+// When a surrogate goes down, sessions of whose request it has acknowledged nothing are routed again. It may be
+// working on others, which stay.
 func TestAbandon(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, _ := fresh(t, f)
@@ -123,6 +124,14 @@ func TestAbandon(t *testing.T) {
 		if n, err := k.Abandon(1); err != nil || n != 0 {
 			t.Errorf("with a response: %d, %v, want 0", n, err)
 		}
+	})
+	eachFamily(t, func(t *testing.T, f family) {
+		k, c, s := fresh(t, f)
+		s.send(packet.ACK, "", routerVerdictTO_CLIENT, actRedirect)
+		if n, err := k.Abandon(1); err != nil || n != 0 {
+			t.Errorf("with an acknowledged request: %d, %v, want 0", n, err)
+		}
+		c.takes(s.send(packet.ACK, plainResponse, routerVerdictTO_CLIENT, actRedirect))
 	})
 }
 

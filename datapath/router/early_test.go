@@ -71,7 +71,8 @@ func onLoopback(k *rig, a netip.Addr) {
 	k.t.Cleanup(func() { k.must(netlink.AddrDel(lo, on)) })
 }
 
-// A client whose first bytes come when its cookie is too old is told so, and may connect again; one whose start is lost repeats it.
+// A client whose first bytes come when its cookie is too old is reset, and may connect again; one whose start is lost
+// repeats it.
 func TestFirstBytesWithAnOldCookie(t *testing.T) {
 	for _, ts := range []bool{true, false} {
 		eachFamily(t, func(t *testing.T, f family) {

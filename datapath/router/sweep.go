@@ -68,7 +68,8 @@ func (r *Router) Sweep(t Timeouts) (changed int, err error) {
 	return changed, nil
 }
 
-// Abandon ends the sessions that wait for a surrogate's first byte. Their clients' retransmissions are routed again.
+// Abandon ends the sessions that wait for a surrogate which has acknowledged none of their request. Their clients'
+// retransmissions are routed again.
 func (r *Router) Abandon(surrogate uint16) (sessions int, err error) {
 	c := routerSpliceCommand{Kind: uint16(routerCommandKindCOMMAND_ABANDON), Surrogate: uint32(surrogate)}
 	total := r.top.Load()

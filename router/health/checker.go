@@ -124,8 +124,9 @@ func (c *Checker) Close() {
 	c.wg.Wait()
 }
 
-// Update replaces the targets at a reload. A target whose address, check, names and header are unchanged keeps its state; another starts afresh,
-// but stays drained. A removed target is dropped without a transition.
+// Update replaces the targets at a reload. A target with the same address that is up stays up, until its check, which may be
+// another by now, says otherwise; if nothing is changed it keeps all of its state. Others start afresh, but stay drained. A
+// removed target is dropped without a transition.
 func (c *Checker) Update(targets []Target) error {
 	wanted := make(map[string]Target, len(targets))
 	for _, t := range targets {
@@ -142,9 +143,12 @@ func (c *Checker) Update(targets []Target) error {
 	if c.closed {
 		return errors.New("update health checks: checker is closed")
 	}
-	draining := make(map[string]bool)
+	was := make(map[string]State)
 	for name, w := range c.watched {
-		draining[name] = w.machine.state.Draining
+		was[name] = w.machine.state
+		if wanted[name].Address != w.target.Address {
+			was[name] = State{Draining: w.machine.state.Draining}
+		}
 		if t, ok := wanted[name]; ok && t.alike(&w.target) {
 			w.target.Pool, w.target.Reserve = t.Pool, t.Reserve
 			delete(wanted, name)
@@ -154,7 +158,7 @@ func (c *Checker) Update(targets []Target) error {
 		delete(c.watched, name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		c.watch(wanted[name], draining[name])
+		c.watch(wanted[name], was[name])
 	}
 	return nil
 }
@@ -164,8 +168,8 @@ func (t *Target) alike(o *Target) bool {
 	return t.Address == o.Address && t.Header == o.Header && t.QUIC == o.QUIC && slices.Equal(t.Names, o.Names) && reflect.DeepEqual(t.Check, o.Check)
 }
 
-// watch starts a target; c.mu is held.
-func (c *Checker) watch(t Target, draining bool) {
+// watch starts a target, whose server was in this state; c.mu is held.
+func (c *Checker) watch(t Target, was State) {
 	w := &watched{target: t, poke: make(chan struct{}, 1)}
 	rise, fall := 1, 1
 	if t.Check != nil {
@@ -174,7 +178,7 @@ func (c *Checker) watch(t Target, draining bool) {
 		rise, fall = check.Rise, check.Fall
 	}
 	w.machine = newMachine(t.Check != nil, rise, fall, c.passive, time.Now())
-	w.machine.drain(draining)
+	w.machine.continueFrom(was)
 	var ctx context.Context
 	ctx, w.stop = context.WithCancel(c.ctx)
 	c.watched[t.Name] = w

@@ -304,34 +304,59 @@ func TestUpdate(t *testing.T) {
 	defer s.Close()
 	slow := quick()
 	slow.Interval = time.Hour
-	c, _ := start(t, Options{Targets: []Target{{Name: "kept", Address: addrOf(s), Check: slow}, {Name: "changed", Address: addrOf(s), Check: slow}, {Name: "gone", Address: addrOf(s), Check: quick()}}})
-	poll(t, "all up", func() bool { return c.State("kept").Up && c.State("changed").Up && c.State("gone").Up })
-	c.Drain("changed", true)
-	c.Drain("kept", true)
-	since := c.State("kept").Since
+	names := []string{"kept", "changed", "unchecked", "moved", "gone"}
+	var targets []Target
+	for _, name := range names {
+		targets = append(targets, Target{Name: name, Address: addrOf(s), Check: slow})
+	}
+	c, _ := start(t, Options{Targets: targets})
+	poll(t, "all up", func() bool {
+		return !slices.ContainsFunc(names, func(name string) bool { return !c.State(name).Up })
+	})
+	before := make(map[string]State)
+	for _, name := range names {
+		c.Drain(name, true)
+		before[name] = c.State(name)
+	}
 
-	same := *slow // an equal configuration, reread
-	if err := c.Update([]Target{{Name: "kept", Address: addrOf(s), Check: &same}, {Name: "changed", Address: addrOf(s)}, {Name: "new"}}); err != nil {
+	same, other := *slow, *slow // same: an equal configuration, reread
+	other.Fall++
+	if err := c.Update([]Target{
+		{Name: "kept", Address: addrOf(s), Check: &same}, {Name: "changed", Address: addrOf(s), Check: &other},
+		{Name: "unchecked", Address: addrOf(s)}, {Name: "moved", Address: silent(t), Check: slow}, {Name: "new"},
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.State("kept"); !got.Since.Equal(since) || !got.Draining {
-		t.Errorf("kept = %+v, want it as it was", got)
+	for _, name := range []string{"kept", "changed", "unchecked"} {
+		if got, was := c.State(name), before[name]; !got.Up || !got.Draining || !got.Since.Equal(was.Since) {
+			t.Errorf("%s = %+v, want it up since %v, and draining", name, got, was.Since)
+		}
 	}
-	if got := c.State("changed"); !got.Up || !got.Draining || !got.Since.After(since) {
-		t.Errorf("changed = %+v, want it started anew, still draining", got)
+	if got := c.State("moved"); got.Phase != Checking || !got.Draining {
+		t.Errorf("moved = %+v, want it checking, and draining", got)
 	}
-	if got := c.States(); len(got) != 3 || !got["new"].Up {
-		t.Errorf("states = %+v, want kept, changed, new", got)
+	if got := c.States(); len(got) != 5 || !got["new"].Up {
+		t.Errorf("states = %+v, want five, and new up", got)
 	}
 	if got := c.State("gone"); got != (State{}) {
 		t.Errorf("gone = %+v, want nothing", got)
 	}
-	if err := c.Update([]Target{{Name: "x"}, {Name: "x"}}); err == nil || len(c.States()) != 3 {
+	if err := c.Update([]Target{{Name: "x"}, {Name: "x"}}); err == nil || len(c.States()) != 5 {
 		t.Errorf("two of a name: %v, states %d; want an error and no change", err, len(c.States()))
 	}
 	if err := c.Update([]Target{{Name: "x", Check: &config.Health{}}}); err == nil {
 		t.Error("a check without an interval was accepted")
 	}
+}
+
+// silent is the address of a server that accepts nobody.
+func silent(t *testing.T) netip.AddrPort {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.Addr().(*net.TCPAddr).AddrPort()
 }
 
 // TestOnChangeMayCallBack: OnChange is called without a lock, and in order.

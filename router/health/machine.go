@@ -98,6 +98,14 @@ func newMachine(active bool, rise, fall int, p Passive, now time.Time) *machine 
 	return m
 }
 
+// continueFrom continues from a server's state under other settings: one that was up is not known to be down.
+func (m *machine) continueFrom(was State) {
+	m.drain(was.Draining)
+	if was.Up {
+		m.enter(Up, was.Since)
+	}
+}
+
 func (m *machine) enter(p Phase, now time.Time) {
 	m.state.Phase, m.state.Up, m.state.Since = p, p == Up, now
 }

@@ -147,6 +147,17 @@ static __always_inline int answer_fin(struct __sk_buff *skb, const struct packet
 	return send_back(skb, out, FIN_ANSWERED);
 }
 
+/* The end of an undecided client goes the way of its request: to answer it would acknowledge what user space holds. */
+static __always_inline int undecided_fin(struct __sk_buff *skb, struct inbound *in, const struct client *known,
+					 struct outbound *out, const struct config *set)
+{
+	if (known->ack != in->packet.ack)
+		return DROP_STALE;
+	if (!checksum_ok(skb, &in->packet, &in->sum))
+		return DROP_BAD_CHECKSUM;
+	return known->state == CLIENT_UPCALL ? to_user_space(out, set) : behind_replay(out, set, known);
+}
+
 /* A packet to a VIP without a flow. */
 __noinline int new_client(struct __sk_buff *skb, struct work *w)
 {
@@ -177,8 +188,8 @@ __noinline int new_client(struct __sk_buff *skb, struct work *w)
 	if (known && d->known.state == CLIENT_SYN && !begins(&d->known, p) && !is_keepalive_before(&d->known, p))
 		known = NOT_KNOWN; /* of an earlier session */
 	if (known && d->known.state != CLIENT_SYN) {
-		if (!p->len) /* our FIN-ACK would acknowledge bytes that user space holds */
-			return p->flags & FIN ? DROP_EARLY : HANDSHAKE_ACK;
+		if (!p->len)
+			return p->flags & FIN ? undecided_fin(skb, in, &d->known, out, set) : HANDSHAKE_ACK;
 	} else if (!(known && begins(&d->known, p)) && !cookie_ok(&in->cookie, p, p->seq)) {
 		return no_session(skb, in, d, out, set, known);
 	}

@@ -176,7 +176,7 @@ __noinline int local_packet(struct __sk_buff *skb, struct work *w)
 			bpf_map_delete_elem(&flows, &p->key);
 		return verdict;
 	}
-	if (!p->len)
+	if (!p->len && !(p->flags & FIN))
 		return DROP_EARLY;
 	if (p->seq != entry->seq)
 		return set ? behind_replay(&w->out, set, entry) : DROP_NOMEM;

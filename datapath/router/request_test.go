@@ -360,11 +360,14 @@ func TestDecisionOfUserSpace(t *testing.T) {
 	})
 }
 
-// A FIN after bytes that user space holds is not answered, as that would acknowledge them.
+// A FIN after bytes that user space holds is not answered, as that would acknowledge them: it goes the same way.
 func TestFINBehindWhatUserSpaceHolds(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, c, _, _ := upcallOf(t, f)
-		k.want(packet.Build(c.packet(packet.ACK|packet.FIN, "")), routerVerdictDROP_EARLY, actShot)
+		fin := c.packet(packet.ACK|packet.FIN, "")
+		k.want(packet.Build(fin), routerVerdictUPCALL, actRedirect)
+		fin.Ack -= 1469
+		k.want(packet.Build(fin), routerVerdictDROP_STALE, actShot)
 		if _, ok := k.pending(f.client, f.vip); !ok {
 			t.Error("the client was forgotten")
 		}

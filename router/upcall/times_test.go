@@ -72,6 +72,20 @@ func TestSilentHead(t *testing.T) {
 	})
 }
 
+// TestEndOfAHalfHead: a client that ends within its head is answered at once.
+func TestEndOfAHalfHead(t *testing.T) {
+	run(t, func(s *script) {
+		const half = "GET / HTTP/1.1\r\n"
+		s.opens(anna, web, 1)
+		s.sends(anna, web, 1, 0, half)
+		s.sends(anna, web, packet.Seq(1+len(half)), packet.FIN, "")
+		s.expect(outcome.Refused)
+		s.expectVerdict(anna, 400)
+		s.expectReplayed(half, "")
+		s.expectNothingHeld()
+	})
+}
+
 // TestFirstSegmentLost: no socket can acknowledge anything before the first segment: it is waited for.
 func TestFirstSegmentLost(t *testing.T) {
 	run(t, func(s *script) {

@@ -8,6 +8,19 @@
 #include "window.h"
 
 /*
+ * Whether the packet's connection began after the session's, both being between the same ports: by the client's clock;
+ * within a tick of that by its initial sequence numbers, which count up with time (RFC 6528).
+ */
+static __always_inline bool began_later(const struct splice *s, const struct packet *p)
+{
+	__u32 at = p->tsval + s->ts_to_server;
+
+	if (s->flags & SPLICE_TS && has_ts(p) && at != s->ts_sent)
+		return before(s->ts_sent, at);
+	return before(s->snd_base, p->seq + s->to_server_seq);
+}
+
+/*
  * A packet that neither starts its session nor is the next one, while the client has not acknowledged a byte. A delayed
  * packet of an earlier connection may have started this session after the SYN of the current one.
  */
@@ -16,7 +29,7 @@ static __always_inline bool may_be_old_connection(const struct splice *s, const 
 	__u32 seq = p->seq + s->to_server_seq;
 
 	return p->len && s->flags & SPLICE_FIRST && s->rcv_acked == s->rcv_base && seq != s->snd_base &&
-	       seq != s->snd_nxt;
+	       seq != s->snd_nxt && began_later(s, p);
 }
 
 /* Whether the packet probably starts a request. Checked without the lock; request_event decides. */

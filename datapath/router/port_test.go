@@ -46,6 +46,25 @@ func TestLateRequestGivesWay(t *testing.T) {
 	}
 }
 
+// The first segment of an earlier connection, with a cookie that is still good, ends no session that has no answer.
+func TestLateRequestIsNoNewConnection(t *testing.T) {
+	for _, tick := range []uint32{0, 1, 1000} { // of the client's clock, between the two
+		eachFamily(t, func(t *testing.T, f family) {
+			k := newRig(t)
+			k.vip(f)
+			s := k.idle(1, f)
+			c := newClient(k, f, f.usual())
+			c.connect(routerVerdictSYN_ANSWERED)
+			late := packet.Build(c.packet(packet.ACK, plainRequest))
+			next := c.reconnect(1469)
+			next.tsval = c.tsval + tick - 1 // a packet counts it up
+			s.takes(next.send(packet.ACK, plainRequest, routerVerdictHANDOFF, actRedirect))
+			k.want(late, routerVerdictDROP_WINDOW, actShot)
+			next.takes(s.send(packet.ACK, plainResponse, routerVerdictTO_CLIENT, actRedirect))
+		})
+	}
+}
+
 // The reverse: late packets are not of the session, and do not affect it.
 func TestLateRequestDoesNotEndSession(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {

@@ -208,9 +208,9 @@ func unspliced(p *pending, tried []string, bypass string) departure {
 
 // isWaiting reports whether the kernel waits for the decision on this request: else another session uses the client's port, or its
 // decision was made.
-func (d *Decider) isWaiting(p *pending) bool {
+func (d *Decider) isWaiting(p *pending) (kernel.Pending, bool) {
 	client, err := d.o.Kernel.Pending(p.client, p.vip)
-	return err == nil && client.Seq == p.base && client.Ack == p.ack && !client.Decided
+	return client, err == nil && client.Seq == p.base && client.Ack == p.ack && !client.Decided
 }
 
 // replay records the decision and replays the packets in order. It calls before first, but only if the kernel still waits for
@@ -219,13 +219,15 @@ func (d *Decider) replay(p *pending, decision kernel.Decision, before func()) er
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.forgetLocked(p)
-	if !d.isWaiting(p) {
+	client, waits := d.isWaiting(p)
+	if !waits {
 		return kernel.ErrNoUpcall
 	}
 	before()
 	if err := d.o.Kernel.Decide(p.client, p.vip, p.base, decision); err != nil {
 		return err
 	}
+	d.replayed.keepClient(p.key(), &client, time.Now())
 	for _, s := range p.segments {
 		if err := d.o.Tap.Write(s.frame); err != nil {
 			return err

@@ -73,6 +73,7 @@ type Decider struct {
 	mu       sync.Mutex
 	clients  map[clientKey]*pending
 	holding  *holding
+	replayed replayed
 	deciding int  // decisions in the background
 	stopped  bool // Run has ended: no timer may do anything
 	departed chan departure
@@ -93,7 +94,8 @@ const (
 // New makes a Decider, which does nothing before Run.
 func New(o Options) *Decider {
 	return &Decider{
-		o: o, clients: make(map[clientKey]*pending), holding: newHolding(heldBytes), departed: make(chan departure, maxDeparted),
+		o: o, clients: make(map[clientKey]*pending), holding: newHolding(heldBytes), replayed: make(replayed),
+		departed: make(chan departure, maxDeparted),
 	}
 }
 

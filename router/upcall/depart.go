@@ -49,7 +49,7 @@ func (d *Decider) assignDeparted(ctx context.Context) {
 // assignToSocket assigns the connection to the VIP's socket, which answers with the verdict, or proxies.
 func (d *Decider) assignToSocket(x departure) {
 	p := x.p
-	if !d.isWaiting(p) {
+	if _, waits := d.isWaiting(p); !waits {
 		d.forget(p)
 		return
 	}
@@ -88,6 +88,7 @@ func (d *Decider) expireClients(ctx context.Context) {
 			for _, p := range d.clients {
 				d.expireLocked(s, p, now)
 			}
+			d.replayed.dropOld(now)
 			d.mu.Unlock()
 			d.chosen.expire(now)
 		}

@@ -96,6 +96,11 @@ func TestLatePackets(t *testing.T) {
 		s.ForgetUpcall(anna, web, 1) // the kernel has used the decision
 		s.sends(anna, web, packet.Seq(1+len(text)+4), 0, "more")
 		s.expectReplayed("more")
+		s.sendsWith(ackedThere, anna, web, packet.Seq(1+len(text)+8), 0, "of an earlier connection")
+		s.expectReplayed()
+		time.Sleep(time.Second)
+		s.sends(anna, web, packet.Seq(1+len(text)+8), 0, "too late")
+		s.expectReplayed()
 		s.expect()
 		s.expectNothingHeld()
 	})

@@ -58,10 +58,11 @@ func (d *Decider) receive(ctx context.Context, frame []byte) {
 func (d *Decider) findClientLocked(s *state.Snapshot, a *arrival) (*pending, kernel.Pending) {
 	client, err := d.o.Kernel.Pending(a.key.client, a.key.vip)
 	if err != nil {
-		// The decision has been used, and this packet was behind those of the request; or the client has reset its session.
 		d.abandonLocked(a.key)
-		d.sendBack(a)
-		return nil, client
+		if d.replayed.isBehind(a, time.Now()) {
+			d.sendBack(a) // the decision has been used
+		}
+		return nil, client // else the client has reset its session
 	}
 	if !a.isOf(&client) {
 		return nil, client // of an earlier connection on the same port, and not missed

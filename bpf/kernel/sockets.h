@@ -31,13 +31,22 @@ static __always_inline struct bpf_sock *socket_of(struct __sk_buff *skb, const s
 	return socket_between(skb, p->v6, p->key.src, p->key.sport, p->key.dst, p->key.dport);
 }
 
-/* Whether a socket has the packet's session: not a listener, nor what is left of a closed one. */
-static __always_inline bool socket_lives(struct __sk_buff *skb, const struct packet *p)
+/* The state of the socket that has the packet's session; 0: none has, as a listener, or what is left of a closed one. */
+static __always_inline __u32 socket_state(struct __sk_buff *skb, const struct packet *p)
 {
 	struct bpf_sock *skc = socket_of(skb, p);
-	bool lives = skc && skc->state != BPF_TCP_LISTEN && skc->state != BPF_TCP_TIME_WAIT;
+	__u32 state;
 
-	if (skc)
-		bpf_sk_release(skc);
-	return lives;
+	if (!skc)
+		return 0;
+	state = skc->state;
+	bpf_sk_release(skc);
+	return state == BPF_TCP_LISTEN || state == BPF_TCP_TIME_WAIT ? 0 : state;
+}
+
+/* Whether a process has the socket in this state. Else it is there only until its peer has everything. */
+static __always_inline bool is_open(__u32 state)
+{
+	return state == BPF_TCP_ESTABLISHED || state == BPF_TCP_SYN_RECV || state == BPF_TCP_NEW_SYN_RECV ||
+	       state == BPF_TCP_CLOSE_WAIT;
 }

@@ -78,11 +78,31 @@ static long ended_step(__u32 i, struct splice_sweep *sweep)
 	return 0;
 }
 
-static __always_inline bool forget_client(const struct tuple *key, __u32 handshake, __u32 now)
+/* Forgets that a client is a socket's: if it is one, its next packet finds the socket. */
+static __always_inline void forget_local(const struct tuple *key)
 {
-	struct client *c = bpf_map_lookup_elem(&clients, key);
+	struct flow *f = bpf_map_lookup_elem(&flows, key);
 
-	return c && past(c->since, c->state == CLIENT_SYN ? COOKIE_MS : handshake, now) && !forget_undecided(key);
+	if (f && f->side == SIDE_LOCAL)
+		bpf_map_delete_elem(&flows, key);
+}
+
+__noinline int forget_client(const struct tuple *key, __u32 handshake, __u32 now)
+{
+	struct client *c;
+	bool local;
+
+	if (!key)
+		return false;
+	c = bpf_map_lookup_elem(&clients, key);
+	if (!c || !past(c->since, c->state == CLIENT_SYN ? COOKIE_MS : handshake, now))
+		return false;
+	local = c->state == CLIENT_LOCAL;
+	if (forget_undecided(key))
+		return false;
+	if (local) /* the stack may have dropped the packet that was assigned */
+		forget_local(key);
+	return true;
 }
 
 static __always_inline bool forget_syn_options(const struct syn_options_key *key, __u32 now)

@@ -94,15 +94,18 @@ __noinline int first_request(struct __sk_buff *skb, struct inbound *in, struct d
 	return verdict;
 }
 
-/* Whether the VIP's listener has accepted the session before the program was attached: it has no flow yet. */
-static __always_inline bool is_earlier_local(struct __sk_buff *skb, const struct packet *p)
+/*
+ * Whether a socket of the VIP's listener has the session without a flow: it was accepted before the program was attached, or
+ * its client was silent for long. One that its process has closed gets none: nobody would remove it.
+ */
+static __always_inline bool is_local_without_flow(struct __sk_buff *skb, const struct packet *p)
 {
 	struct flow local = { .ifindex = skb->ifindex, .side = SIDE_LOCAL };
+	__u32 state = socket_state(skb, p);
 
-	if (!socket_lives(skb, p))
-		return false;
-	bpf_map_update_elem(&flows, &p->key, &local, BPF_NOEXIST);
-	return true;
+	if (is_open(state))
+		bpf_map_update_elem(&flows, &p->key, &local, BPF_NOEXIST);
+	return state;
 }
 
 /* A packet to a VIP without a flow, and not the first after one of our handshakes. */
@@ -111,7 +114,7 @@ static __always_inline int no_session(struct __sk_buff *skb, struct inbound *in,
 {
 	struct packet *p = &in->packet;
 
-	if (is_earlier_local(skb, p))
+	if (is_local_without_flow(skb, p))
 		return PASS_LOCAL;
 	if (p->len <= 1 && !(p->flags & FIN) && cookie_ok(&in->cookie, p, p->seq + 1)) {
 		/* keepalive; repeats the last timestamp, which carries the client's options */
@@ -177,7 +180,7 @@ __noinline int new_client(struct __sk_buff *skb, struct work *w)
 	if (p->flags & SYN)
 		return answer_syn(skb, in, d, out);
 	if (p->flags & RST)
-		return is_earlier_local(skb, p) ? PASS_LOCAL : undecided_reset(skb, in, &d->known, out);
+		return is_local_without_flow(skb, p) ? PASS_LOCAL : undecided_reset(skb, in, &d->known, out);
 	if (!(p->flags & ACK))
 		return DROP_BAD_FLAGS;
 	if (!p->plain && !read_options(skb, &in->packet, &in->option.now))
@@ -226,7 +229,7 @@ __noinline int syn_on_local(struct __sk_buff *skb, struct work *w)
 {
 	if (!w)
 		return DROP_NOMEM;
-	return socket_lives(skb, &w->in.packet) ? PASS_LOCAL : syn_again(skb, &w->in, &w->deciding, &w->out);
+	return socket_state(skb, &w->in.packet) ? PASS_LOCAL : syn_again(skb, &w->in, &w->deciding, &w->out);
 }
 
 /*

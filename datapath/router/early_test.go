@@ -24,14 +24,8 @@ func TestSessionsFromBeforeTheProgram(t *testing.T) {
 		l, err := net.Listen("tcp", f.vip.String())
 		k.must(err)
 		defer l.Close()
-		dialled, err := net.Dial("tcp", f.vip.String())
-		for end := time.Now().Add(5 * time.Second); errors.Is(err, unix.ENETUNREACH) && time.Now().Before(end); { // the kernel adds the address's route a moment later
-			dialled, err = net.Dial("tcp", f.vip.String())
-		}
-		k.must(err)
+		dialled, accepted := connectTo(k, l)
 		defer dialled.Close()
-		accepted, err := l.Accept()
-		k.must(err)
 		defer accepted.Close()
 		from := dialled.LocalAddr().(*net.TCPAddr).AddrPort()
 		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
@@ -59,6 +53,61 @@ func TestSessionsFromBeforeTheProgram(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestClosedSocketsHaveNoFlow: nobody would remove that of a socket which its process has closed, and whose client reads slowly.
+func TestClosedSocketsHaveNoFlow(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k := newRig(t)
+		k.vip(f)
+		onLoopback(k, f.vip.Addr())
+		l, err := net.Listen("tcp", f.vip.String())
+		k.must(err)
+		defer l.Close()
+		dialled, accepted := connectTo(k, l)
+		defer dialled.Close()
+		k.must(accepted.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)))
+		for err == nil {
+			_, err = accepted.Write(make([]byte, 1<<20)) // until the client's buffer, and ours, are full
+		}
+		k.must(accepted.Close())
+		from := dialled.LocalAddr().(*net.TCPAddr).AddrPort()
+		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+		k.want(packet.Build(packet.Spec{Src: from, Dst: f.vip, Flags: packet.ACK, Seq: 1, Ack: 1}), routerVerdictPASS_LOCAL, actPass)
+		if flow, known := k.flow(from, f.vip); known {
+			t.Errorf("it has a flow: %+v", flow)
+		}
+	})
+}
+
+// TestAssignedWithoutASocket: a client that was assigned to a socket, and that the host's stack or firewall has dropped, leaves nothing.
+func TestAssignedWithoutASocket(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k := newRig(t)
+		k.vip(f)
+		key := tuple(f.client, f.vip)
+		k.must(k.maps.Flows.Update(key, &routerFlow{Side: uint32(routerSideSIDE_LOCAL)}, ebpf.UpdateAny))
+		k.must(k.maps.Clients.Update(key, &routerClient{State: uint8(routerClientStateCLIENT_LOCAL), Since: since(time.Minute)}, ebpf.UpdateAny))
+		for range 2 {
+			k.must(k.SweepClients(testTimeouts))
+		}
+		if n := count(k, k.maps.Clients) + count(k, k.maps.Flows); n != 0 {
+			t.Errorf("%d entries are left", n)
+		}
+	})
+}
+
+// connectTo opens a connection to a listener.
+func connectTo(k *rig, l net.Listener) (dialled, accepted net.Conn) {
+	k.t.Helper()
+	dialled, err := net.Dial("tcp", l.Addr().String())
+	for end := time.Now().Add(5 * time.Second); errors.Is(err, unix.ENETUNREACH) && time.Now().Before(end); { // the kernel adds the address's route a moment later
+		dialled, err = net.Dial("tcp", l.Addr().String())
+	}
+	k.must(err)
+	accepted, err = l.Accept()
+	k.must(err)
+	return dialled, accepted
 }
 
 // onLoopback gives the test's host an address.

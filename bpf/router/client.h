@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../session/client.h"
+#include "../session/move.h"
 #include "hold.h"
 #include "insertion.h"
 #include "plan.h"
@@ -119,6 +120,22 @@ static __always_inline int recycle_by_fin(struct __sk_buff *skb, const struct pa
 	return end_client(skb, out);
 }
 
+/* The packet is behind a request that user space decides, or has decided. */
+static __always_inline int behind_upcall(const struct packet *p, struct deciding *d, struct outbound *out,
+					 const struct config *set, struct splice *s)
+{
+	switch (lookup_client(&p->key, &d->known)) {
+	case KNOWN:
+		return d->known.state == CLIENT_UPCALL ? to_user_space(out, set) : behind_replay(out, set, &d->known);
+	case KNOWN_CHANGING:
+		return DROP_RACE;
+	}
+	bpf_spin_lock(&s->lock);
+	unask_event(s, p);
+	bpf_spin_unlock(&s->lock);
+	return DROP_EARLY;
+}
+
 /* Carries out the result of client_event. */
 static __always_inline int after_client(struct __sk_buff *skb, struct inbound *in, struct deciding *d,
 					struct outbound *out, const struct released_leg *leg, const struct config *set,
@@ -132,9 +149,7 @@ static __always_inline int after_client(struct __sk_buff *skb, struct inbound *i
 	case NEXT_REQUEST:
 		return BEGINS_REQUEST;
 	case NEXT_UPCALL:
-		if (lookup_client(&in->packet.key, &d->known) == KNOWN && d->known.state != CLIENT_UPCALL)
-			return behind_replay(out, set, &d->known);
-		return to_user_space(out, set);
+		return behind_upcall(&in->packet, d, out, set, s);
 	case NEXT_EARLY:
 		return DROP_EARLY;
 	case NEXT_OUTSIDE:

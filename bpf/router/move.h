@@ -79,10 +79,12 @@ static __always_inline int move_client(struct __sk_buff *skb, struct inbound *in
 static __always_inline int ask(struct __sk_buff *skb, const struct packet *p, struct client *c, struct outbound *out,
 			       const struct config *set, struct splice *s, __u32 now)
 {
+	bool asked;
+
 	bpf_spin_lock(&s->lock);
-	s->flags |= SPLICE_UPCALL;
+	asked = ask_event(s, p);
 	bpf_spin_unlock(&s->lock);
-	return upcall(skb, p, c, out, set, now);
+	return asked ? upcall(skb, p, c, out, set, now) : DROP_RACE;
 }
 
 /* Routes the next request. Returns 0, or the verdict of an upcall. */
@@ -183,6 +185,10 @@ __noinline int next_request(struct __sk_buff *skb, struct work *w, __u32 idx)
 		known = lookup_client(&p->key, &d->known);
 	if (known == KNOWN_CHANGING)
 		return DROP_RACE;
+	if (known && d->known.seq != p->seq) { /* of an earlier request, which was sent without it */
+		forget_undecided(&p->key);
+		known = NOT_KNOWN;
+	}
 	if (!checksum_ok(skb, p, &in->sum))
 		return DROP_BAD_CHECKSUM;
 	verdict = find_decision(skb, p, d, out, set, s, known, event.now);

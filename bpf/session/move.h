@@ -12,6 +12,29 @@ enum request_next {
 	REQUEST_EARLY, /* it cannot move yet and must not go to this surrogate */
 };
 
+/* The packet begins the session's next request. */
+static __always_inline bool begins_next(const struct splice *s, const struct packet *p)
+{
+	return same_tuple(&s->client, &p->key) && quiet(s) && p->seq + s->to_server_seq == s->snd_nxt &&
+	       s->state == SPLICE_ACTIVE && !(s->flags & SPLICE_MOVING);
+}
+
+/* User space decides the next request. False: another CPU has sent it. */
+static __always_inline bool ask_event(struct splice *s, const struct packet *p)
+{
+	if (!begins_next(s, p))
+		return false;
+	s->flags |= SPLICE_UPCALL;
+	return true;
+}
+
+/* Nobody decides: the upcall has expired, or there was no room for it. */
+static __always_inline void unask_event(struct splice *s, const struct packet *p)
+{
+	if (same_tuple(&s->client, &p->key))
+		s->flags &= ~SPLICE_UPCALL;
+}
+
 /*
  * The next request of a session. here: it is routed to this leg's pool or surrogate. A request that cannot move yet
  * because bytes are unacknowledged stays, unless the client is limited to one request at a time. One insertion is open
@@ -24,8 +47,7 @@ static __always_inline __u32 request_event(struct splice *s, const struct input 
 	__u32 ack = p->ack + s->to_server_ack;
 	bool behind = ack != s->rcv_nxt || s->snd_una != s->snd_nxt;
 
-	if (!same_tuple(&s->client, &p->key) || !quiet(s) || p->seq + s->to_server_seq != s->snd_nxt ||
-	    s->state != SPLICE_ACTIVE || s->flags & SPLICE_MOVING)
+	if (!begins_next(s, p))
 		return REQUEST_RACE;
 	if ((!here && behind && s->flags & SPLICE_HOLD) || (insertion->len && s->ins_len))
 		return REQUEST_EARLY;

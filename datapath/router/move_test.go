@@ -3,6 +3,8 @@ package router
 import (
 	"testing"
 
+	"github.com/cilium/ebpf"
+
 	"baton/datapath"
 	"baton/packet"
 	"baton/packet/packettest"
@@ -298,5 +300,36 @@ func TestMovedRequestOnAClosedLeg(t *testing.T) {
 			}
 			c.send(packet.ACK, otherRequest, want, actRedirect)
 		}
+	})
+}
+
+// What is left of an upcall, whose request was sent without it, decides no other request.
+func TestLeftOverDecision(t *testing.T) {
+	leave := func(k *rig, f family, number uint32, state routerClientState, seq packet.Seq) {
+		s := k.splice(number)
+		s.Flags |= uint32(routerSpliceFlagSPLICE_UPCALL)
+		k.put(number, *s)
+		left := routerClient{State: uint8(state), Seq: uint32(seq), Since: datapath.Clock(), Surrogate: 2, Pool: 2}
+		k.must(k.maps.Clients.Update(tuple(f.client, f.vip), &left, ebpf.UpdateAny))
+	}
+	for _, state := range []routerClientState{routerClientStateCLIENT_UPCALL, routerClientStateCLIENT_SPLICE, routerClientStateCLIENT_LOCAL} {
+		eachFamily(t, func(t *testing.T, f family) {
+			k, c, one, _ := twoPools(t, f)
+			k.tap()
+			leave(k, f, 1, state, c.seq-packet.Seq(len(plainRequest)))
+			exchange(c, one, plainRequest, plainResponse, routerVerdictTO_SERVER)
+			if p, ok := k.pending(f.client, f.vip); ok {
+				t.Errorf("left behind: %+v", p)
+			}
+		})
+	}
+	eachFamily(t, func(t *testing.T, f family) { // nobody decides: the client's FIN comes again
+		k, c, one, _ := twoPools(t, f)
+		k.tap()
+		leave(k, f, 1, routerClientStateCLIENT_UPCALL, c.seq)
+		k.must(k.maps.Clients.Delete(tuple(f.client, f.vip)))
+		fin := c.packet(packet.ACK|packet.FIN, "")
+		k.want(packet.Build(fin), routerVerdictDROP_EARLY, actShot)
+		one.takes(c.send(packet.ACK|packet.FIN, "", routerVerdictRECYCLED, actRedirect))
 	})
 }

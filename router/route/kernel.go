@@ -95,10 +95,12 @@ func (k *Kernel) addVIP(vip uint16, routes []rule) {
 			hosts = append(hosts, host)
 		}
 	}
+	of := indexHosts(routes)
 	for id, host := range hosts {
+		mayMatch := of.routesFor(host, len(routes))
 		for method := range methodIDs {
 			var under []candidate
-			for i := range routes {
+			for _, i := range mayMatch {
 				if c, ok := routes[i].candidate(host, known, methodIDs[method]); ok {
 					under = append(under, c)
 				}
@@ -106,6 +108,41 @@ func (k *Kernel) addVIP(vip uint16, routes []rule) {
 			k.addGroup(PrefixEntry{VIP: vip, HostID: uint16(id), Method: uint8(method + 1)}, under)
 		}
 	}
+}
+
+// hostIndex is the routes, by index, of each host or wildcard ("*.example.net") that they name; "": of those that name none.
+type hostIndex map[string][]int
+
+func indexHosts(routes []rule) hostIndex {
+	of := make(hostIndex)
+	for i := range routes {
+		host := routes[i].match.Host
+		of[host] = append(of[host], i)
+	}
+	return of
+}
+
+// routesFor returns the routes, in the file's order, whose host holds for a request to this one. For host "", which stands for all that
+// are not in the kernel's table, that is each of all.
+func (of hostIndex) routesFor(host string, all int) []int {
+	var found []int
+	if host == "" {
+		for i := range all {
+			found = append(found, i)
+		}
+		return found
+	}
+	found = slices.Concat(of[host], of[""], of["*"])
+	for at := strings.IndexByte(host, '.'); at >= 0; {
+		found = append(found, of["*"+host[at:]]...)
+		next := strings.IndexByte(host[at+1:], '.')
+		if next < 0 {
+			break
+		}
+		at += 1 + next
+	}
+	slices.Sort(found)
+	return found
 }
 
 // candidate is a route that matches, or may match, targets that begin with prefix.

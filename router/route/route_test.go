@@ -237,3 +237,19 @@ func TestKernelLeavesOutWhatDoesNotFit(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkKernel compiles routes of different hosts: the time for each must not grow with their number.
+func BenchmarkKernel(b *testing.B) {
+	for _, n := range []int{1000, 4000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			t := &Table{vips: []vip{{handoff: true}}}
+			for i := range n {
+				t.vips[0].routes = append(t.vips[0].routes, rule{match: config.Match{Host: fmt.Sprintf("h%d.test", i)}})
+			}
+			for b.Loop() {
+				t.Kernel()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/route")
+		})
+	}
+}

@@ -72,15 +72,53 @@ func (k *Kernel) addNames(vip uint16, routes []rule) {
 			names = append(names, name)
 		}
 	}
+	of, below := indexNames(routes)
+	all := allOf(routes)
 	for id, name := range names {
+		mayMatch := all // of "", which stands for all names that are not in the kernel's table
+		if name != "" {
+			mayMatch = namesFor(name, of, below)
+		}
 		var under []candidate
-		for i := range routes {
+		for _, i := range mayMatch {
 			if c, ok := routes[i].candidateHello(name, known); ok {
 				under = append(under, c)
 			}
 		}
 		k.addGroup(PrefixEntry{VIP: vip, HostID: uint16(id), Method: NoMethod}, under)
 	}
+}
+
+// indexNames returns the routes, by index, of each name or wildcard ("": of none), and those of names that a wildcard stands for.
+func indexNames(routes []rule) (of, below map[string][]int) {
+	of, below = make(map[string][]int), make(map[string][]int)
+	for i := range routes {
+		name := routes[i].match.SNI
+		of[name] = append(of[name], i)
+		if wildcard := wildcardOf(name); wildcard != "" {
+			below[wildcard] = append(below[wildcard], i)
+		}
+	}
+	return of, below
+}
+
+// namesFor returns the routes, in the file's order, that may match hellos of a name or wildcard.
+func namesFor(name string, of, below map[string][]int) []int {
+	found := slices.Concat(of[name], of[""], below[name])
+	if wildcard := wildcardOf(name); wildcard != "" {
+		found = append(found, of[wildcard]...)
+	}
+	slices.Sort(found)
+	return found
+}
+
+// wildcardOf is the wildcard that stands for a name; "" if there is none, as for a wildcard.
+func wildcardOf(name string) string {
+	_, rest, ok := strings.Cut(name, ".")
+	if !ok || name[0] == '*' {
+		return ""
+	}
+	return "*." + rest
 }
 
 // candidateHello converts a route for hellos of that name or wildcard; "" means all unknown names. Not ok if the route cannot

@@ -96,8 +96,12 @@ func (k *Kernel) addVIP(vip uint16, routes []rule) {
 		}
 	}
 	of := indexHosts(routes)
+	all := allOf(routes)
 	for id, host := range hosts {
-		mayMatch := of.routesFor(host, len(routes))
+		mayMatch := all // of "", which stands for all hosts that are not in the kernel's table
+		if host != "" {
+			mayMatch = of.routesFor(host)
+		}
 		for method := range methodIDs {
 			var under []candidate
 			for _, i := range mayMatch {
@@ -122,17 +126,9 @@ func indexHosts(routes []rule) hostIndex {
 	return of
 }
 
-// routesFor returns the routes, in the file's order, whose host holds for a request to this one. For host "", which stands for all that
-// are not in the kernel's table, that is each of all.
-func (of hostIndex) routesFor(host string, all int) []int {
-	var found []int
-	if host == "" {
-		for i := range all {
-			found = append(found, i)
-		}
-		return found
-	}
-	found = slices.Concat(of[host], of[""], of["*"])
+// routesFor returns the routes, in the file's order, whose host holds for a request to this one.
+func (of hostIndex) routesFor(host string) []int {
+	found := slices.Concat(of[host], of[""], of["*"])
 	for at := strings.IndexByte(host, '.'); at >= 0; {
 		found = append(found, of["*"+host[at:]]...)
 		next := strings.IndexByte(host[at+1:], '.')
@@ -143,6 +139,15 @@ func (of hostIndex) routesFor(host string, all int) []int {
 	}
 	slices.Sort(found)
 	return found
+}
+
+// allOf returns the indexes of all routes.
+func allOf(routes []rule) []int {
+	all := make([]int, len(routes))
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }
 
 // candidate is a route that matches, or may match, targets that begin with prefix.

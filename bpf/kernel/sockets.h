@@ -31,7 +31,7 @@ static __always_inline struct bpf_sock *socket_of(struct __sk_buff *skb, const s
 	return socket_between(skb, p->v6, p->key.src, p->key.sport, p->key.dst, p->key.dport);
 }
 
-/* The state of the socket that has the packet's session; 0: none has, as a listener, or what is left of a closed one. */
+/* The state of the socket that has the packet's session; 0: none has, as a listener or the rest of a closed one. */
 static __always_inline __u32 socket_state(struct __sk_buff *skb, const struct packet *p)
 {
 	struct bpf_sock *skc = socket_of(skb, p);

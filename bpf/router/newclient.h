@@ -95,8 +95,8 @@ __noinline int first_request(struct __sk_buff *skb, struct inbound *in, struct d
 }
 
 /*
- * Whether a socket of the VIP's listener has the session without a flow: it was accepted before the program was attached, or
- * its client was silent for long. One that its process has closed gets none: nobody would remove it.
+ * Whether a socket of the VIP's listener has the session without a flow: it was accepted before the program was
+ * attached, or its client was silent for long. One that its process has closed gets none: nobody would remove it.
  */
 static __always_inline bool is_local_without_flow(struct __sk_buff *skb, const struct packet *p)
 {

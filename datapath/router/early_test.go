@@ -55,7 +55,8 @@ func TestSessionsFromBeforeTheProgram(t *testing.T) {
 	})
 }
 
-// TestClosedSocketsHaveNoFlow: nobody would remove that of a socket which its process has closed, and whose client reads slowly.
+// TestClosedSocketsHaveNoFlow: nobody would remove that of a socket which its process has closed, and whose client
+// reads slowly.
 func TestClosedSocketsHaveNoFlow(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
@@ -73,21 +74,24 @@ func TestClosedSocketsHaveNoFlow(t *testing.T) {
 		k.must(accepted.Close())
 		from := dialled.LocalAddr().(*net.TCPAddr).AddrPort()
 		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
-		k.want(packet.Build(packet.Spec{Src: from, Dst: f.vip, Flags: packet.ACK, Seq: 1, Ack: 1}), routerVerdictPASS_LOCAL, actPass)
+		ack := packet.Build(packet.Spec{Src: from, Dst: f.vip, Flags: packet.ACK, Seq: 1, Ack: 1})
+		k.want(ack, routerVerdictPASS_LOCAL, actPass)
 		if flow, known := k.flow(from, f.vip); known {
 			t.Errorf("it has a flow: %+v", flow)
 		}
 	})
 }
 
-// TestAssignedWithoutASocket: a client that was assigned to a socket, and that the host's stack or firewall has dropped, leaves nothing.
+// TestAssignedWithoutASocket: a client that was assigned to a socket, and that the host's stack or firewall has dropped,
+// leaves nothing.
 func TestAssignedWithoutASocket(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
 		k.vip(f)
 		key := tuple(f.client, f.vip)
 		k.must(k.maps.Flows.Update(key, &routerFlow{Side: uint32(routerSideSIDE_LOCAL)}, ebpf.UpdateAny))
-		k.must(k.maps.Clients.Update(key, &routerClient{State: uint8(routerClientStateCLIENT_LOCAL), Since: since(time.Minute)}, ebpf.UpdateAny))
+		assigned := routerClient{State: uint8(routerClientStateCLIENT_LOCAL), Since: since(time.Minute)}
+		k.must(k.maps.Clients.Update(key, &assigned, ebpf.UpdateAny))
 		for range 2 {
 			k.must(k.SweepClients(testTimeouts))
 		}
@@ -101,7 +105,8 @@ func TestAssignedWithoutASocket(t *testing.T) {
 func connectTo(k *rig, l net.Listener) (dialled, accepted net.Conn) {
 	k.t.Helper()
 	dialled, err := net.Dial("tcp", l.Addr().String())
-	for end := time.Now().Add(5 * time.Second); errors.Is(err, unix.ENETUNREACH) && time.Now().Before(end); { // the kernel adds the address's route a moment later
+	// the kernel adds the address's route a moment later
+	for end := time.Now().Add(5 * time.Second); errors.Is(err, unix.ENETUNREACH) && time.Now().Before(end); {
 		dialled, err = net.Dial("tcp", l.Addr().String())
 	}
 	k.must(err)

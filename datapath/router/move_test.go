@@ -312,7 +312,9 @@ func TestLeftOverDecision(t *testing.T) {
 		left := routerClient{State: uint8(state), Seq: uint32(seq), Since: datapath.Clock(), Surrogate: 2, Pool: 2}
 		k.must(k.maps.Clients.Update(tuple(f.client, f.vip), &left, ebpf.UpdateAny))
 	}
-	for _, state := range []routerClientState{routerClientStateCLIENT_UPCALL, routerClientStateCLIENT_SPLICE, routerClientStateCLIENT_LOCAL} {
+	for _, state := range []routerClientState{
+		routerClientStateCLIENT_UPCALL, routerClientStateCLIENT_SPLICE, routerClientStateCLIENT_LOCAL,
+	} {
 		eachFamily(t, func(t *testing.T, f family) {
 			k, c, one, _ := twoPools(t, f)
 			k.tap()

@@ -89,7 +89,8 @@ func (k *Kernel) addNames(vip uint16, routes []rule) {
 	}
 }
 
-// indexNames returns the routes, by index, of each name or wildcard ("": of none), and those of names that a wildcard stands for.
+// indexNames returns the routes, by index, of each name or wildcard ("": of none), and those of names that a wildcard
+// stands for.
 func indexNames(routes []rule) (of, below map[string][]int) {
 	of, below = make(map[string][]int), make(map[string][]int)
 	for i := range routes {

@@ -114,7 +114,8 @@ func (k *Kernel) addVIP(vip uint16, routes []rule) {
 	}
 }
 
-// hostIndex is the routes, by index, of each host or wildcard ("*.example.net") that they name; "": of those that name none.
+// hostIndex is the routes, by index, of each host or wildcard ("*.example.net") that they name; "": of those that name
+// none.
 type hostIndex map[string][]int
 
 func indexHosts(routes []rule) hostIndex {

@@ -87,6 +87,20 @@ static __always_inline int ask(struct __sk_buff *skb, const struct packet *p, st
 	return asked ? upcall(skb, p, c, out, set, now) : DROP_RACE;
 }
 
+/* Finds what user space knows of the next request. Returns enum known. */
+static __always_inline int find_entry(const struct splice *s, const struct packet *p, struct client *entry)
+{
+	int known;
+
+	if (!(s->flags & SPLICE_UPCALL))
+		return NOT_KNOWN;
+	known = lookup_client(&p->key, entry); /* not known: the upcall has expired */
+	if (known != KNOWN || entry->seq == p->seq)
+		return known;
+	forget_undecided(&p->key); /* of an earlier request, which was sent without it */
+	return NOT_KNOWN;
+}
+
 /* Routes the next request. Returns 0, or the verdict of an upcall. */
 static __always_inline int find_decision(struct __sk_buff *skb, const struct packet *p, struct deciding *d,
 					 struct outbound *out, const struct config *set, struct splice *s, bool known,
@@ -161,7 +175,7 @@ __noinline int next_request(struct __sk_buff *skb, struct work *w, __u32 idx)
 	struct config *set = config();
 	struct splice *s = splice_at(idx);
 	struct input event = { .now = clock_ms() };
-	int verdict, known = NOT_KNOWN;
+	int verdict, known;
 	struct deciding *d;
 	struct outbound *out;
 	struct inbound *in;
@@ -181,14 +195,9 @@ __noinline int next_request(struct __sk_buff *skb, struct work *w, __u32 idx)
 	/* without the lock: bytes are counted before they are sent, so ACKs cannot be ahead */
 	if (!client_fits(s, p, p->seq + s->to_server_seq, p->ack + s->to_server_ack))
 		return DROP_WINDOW;
-	if (s->flags & SPLICE_UPCALL) /* unless the upcall has expired */
-		known = lookup_client(&p->key, &d->known);
+	known = find_entry(s, p, &d->known);
 	if (known == KNOWN_CHANGING)
 		return DROP_RACE;
-	if (known && d->known.seq != p->seq) { /* of an earlier request, which was sent without it */
-		forget_undecided(&p->key);
-		known = NOT_KNOWN;
-	}
 	if (!checksum_ok(skb, p, &in->sum))
 		return DROP_BAD_CHECKSUM;
 	verdict = find_decision(skb, p, d, out, set, s, known, event.now);

@@ -29,6 +29,23 @@ static __always_inline bool is_keepalive_before(const struct client *c, const st
 	return p->seq + 1 == c->seq && p->ack == c->ack;
 }
 
+/*
+ * A packet that does not begin the request of its client's entry. Returns 0, or a verdict. It may begin a session
+ * of its own: then the entry, of an earlier one on the same port, is forgotten, and not known.
+ */
+static __always_inline int not_begun(struct inbound *in, const struct client *entry, struct outbound *out,
+				     const struct config *set, bool *known)
+{
+	if (cookie_ok(&in->cookie, &in->packet, in->packet.seq)) {
+		forget_undecided(&in->packet.key);
+		*known = false;
+		return 0;
+	}
+	if (entry->ack != in->packet.ack)
+		return DROP_STALE; /* of an earlier session */
+	return entry->state == CLIENT_UPCALL ? 0 : behind_replay(out, set, entry);
+}
+
 /* The first request bytes after a handshake. known: d->known is this client's entry; if not, its cookie is valid. */
 __noinline int first_request(struct __sk_buff *skb, struct inbound *in, struct deciding *d, struct outbound *out,
 			     bool known)
@@ -41,16 +58,11 @@ __noinline int first_request(struct __sk_buff *skb, struct inbound *in, struct d
 		return DROP_NOMEM;
 	state = known ? d->known.state : CLIENT_SYN;
 	if (state != CLIENT_SYN && !begins(&d->known, &in->packet)) {
-		if (cookie_ok(&in->cookie, &in->packet, in->packet.seq)) {
-			/* the entry is of an earlier session on the same port */
-			forget_undecided(&in->packet.key);
-			known = false;
+		verdict = not_begun(in, &d->known, out, set, &known);
+		if (verdict)
+			return verdict;
+		if (!known)
 			state = CLIENT_SYN;
-		} else if (d->known.ack != in->packet.ack) {
-			return DROP_STALE; /* the packet is */
-		} else if (state != CLIENT_UPCALL) {
-			return behind_replay(out, set, &d->known);
-		}
 	}
 	if (!checksum_ok(skb, &in->packet, &in->sum))
 		return DROP_BAD_CHECKSUM;

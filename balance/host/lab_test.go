@@ -54,7 +54,21 @@ func newNetwork(t *testing.T) *network {
 	n.server.Interface("lo").Address(server6 + "/128")
 	n.host.Route("default", "10.0.0.1")
 	n.host.Route("default", "2001:db8:0::1")
+	n.waitForCarrier()
 	return n
+}
+
+// waitForCarrier waits for the host's links: the kernel notes the carrier of one end of a veth some time after that
+// of the other.
+func (n *network) waitForCarrier() {
+	n.t.Helper()
+	lab.Eventually(n.t, 10*time.Second, func() error {
+		text, err := n.exec("cat", "/sys/class/net/eth0/operstate", "/sys/class/net/eth1/operstate")
+		if err == nil && text != "up\nup\n" {
+			err = fmt.Errorf("links are %q", text)
+		}
+		return err
+	})
 }
 
 // state is that of the links as they are.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -90,6 +91,10 @@ func Iperf3(ctx context.Context, h *lab.Host, address string, o Iperf3Options) (
 // errBusy is what a server says that has not done with its last client, which may have ended before it.
 var errBusy = errors.New("it says: the server is busy")
 
+// busyWords are those of iperf3 3.12, of 3.18, and of a server that has closed its socket and opens it again for the
+// next client.
+var busyWords = []string{"the server is busy", "port may not be available", "Connection refused"}
+
 const (
 	busyFor  = 5 * time.Second
 	busyTick = 20 * time.Millisecond
@@ -117,7 +122,7 @@ func readFlow(report string) (Flow, error) {
 	if err := json.Unmarshal([]byte(report), &r); err != nil {
 		return f, fmt.Errorf("read its report: %w: %q", err, report)
 	}
-	if strings.Contains(r.Error, "the server is busy") || strings.Contains(r.Error, "port may not be available") { // the latter: 3.18
+	if slices.ContainsFunc(busyWords, func(words string) bool { return strings.Contains(r.Error, words) }) {
 		return f, errBusy
 	}
 	if r.Error != "" {

@@ -15,6 +15,8 @@ func TestReadFlow(t *testing.T) {
 			"sum_sent": {"bytes": 3000, "packets": 300}, "sum_received": {"seconds": 1, "bytes": 2700, "bits_per_second": 21600}}}`,
 			Flow{Sent: 3000, Received: 2700, Time: 1e9, Rate: 21600, Packets: 300, Lost: 30, Jitter: 250e3}, ""},
 		{"an error", `{"end": {}, "error": "error - the server is busy"}`, Flow{}, "it says: the server is busy"},
+		{"between two clients", `{"end": {}, "error": "error - unable to connect to server: Connection refused"}`,
+			Flow{}, "it says: the server is busy"},
 		{"nothing", ``, Flow{}, `read its report: unexpected end of JSON input: ""`},
 	}
 	for _, tt := range tests {

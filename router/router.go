@@ -187,7 +187,7 @@ func (r *Router) makeDeciders() {
 	r.servers = vips.New(vips.Options{
 		Addresses: r.addresses, Access: r.access, Metrics: r.metrics, Log: r.log, Snapshot: r.current,
 		TakeChosen:   func(client, vip netip.AddrPort) string { return r.decider.TakeChosen(client, vip) },
-		ForgetAssigned: r.kernel.ForgetAssigned, ForgetClient: r.kernel.ForgetClient, Spawn: r.start,
+		ForgetClient: r.kernel.ForgetClient, Spawn: r.start,
 		Blame: func(surrogate string, kind fallback.FailureKind) { blame(r.health, surrogate, kind) },
 		Pick: func(p *state.Pool, q *state.Question, exclude []string, method string) (state.Choice, bool) {
 			return r.policies.Pick(p, q, exclude, method, sessions)

@@ -194,14 +194,6 @@ func (r *Router) KeepName(client, vip netip.AddrPort, name string) {
 	_ = r.maps.HelloNames.Update(tuple(client, vip), &a, ebpf.UpdateAny) // full: see hello_names
 }
 
-// ForgetAssigned drops the state of a client whose connection a socket has: nothing waits for it any more.
-func (r *Router) ForgetAssigned(client, vip netip.AddrPort) {
-	var k routerClient
-	if r.maps.Clients.Lookup(tuple(client, vip), &k) == nil && k.State == uint8(routerClientStateCLIENT_LOCAL) {
-		r.ForgetUpcall(client, vip, packet.Seq(k.Seq))
-	}
-}
-
 // ForgetClient drops the state of a client without a splice: its pending request, or its assignment to a socket.
 func (r *Router) ForgetClient(client, vip netip.AddrPort) {
 	key := tuple(client, vip)

@@ -13,7 +13,6 @@ const lingerTime = 15 * time.Second
 // listener ends the assignments of clients to sockets when their connections have ended.
 type listener struct {
 	net.Listener
-	accepted     func(client, vip netip.AddrPort)
 	forgetClient func(client, vip netip.AddrPort)
 	vip          netip.AddrPort
 
@@ -28,7 +27,6 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 	remote, _ := netip.ParseAddrPort(c.RemoteAddr().String())
 	v := &conn{Conn: c, l: l, client: netip.AddrPortFrom(remote.Addr().Unmap(), remote.Port())}
-	l.accepted(v.client, l.vip)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last[v.client] = v

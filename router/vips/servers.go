@@ -36,8 +36,6 @@ type Options struct {
 	Pick func(p *state.Pool, q *state.Question, exclude []string, method string) (state.Choice, bool)
 	// TakeChosen returns the surrogate that was chosen for a client before it was handed over; "" if none was.
 	TakeChosen func(client, vip netip.AddrPort) string
-	// ForgetAssigned says that a client's connection has been accepted.
-	ForgetAssigned func(client, vip netip.AddrPort)
 	// ForgetClient ends the assignment of a client to its socket.
 	ForgetClient func(client, vip netip.AddrPort)
 	// Blame gets a surrogate that did not answer.
@@ -154,9 +152,7 @@ func (s *Servers) open(at netip.AddrPort, vip *config.VIP) (_ *vipServer, err er
 		return nil, fmt.Errorf("listen on the VIP: %w", err)
 	}
 	s.o.Spawn(func(context.Context) error { // Stop ends it
-		err := v.server.Serve(&listener{
-			Listener: l, accepted: s.o.ForgetAssigned, forgetClient: s.forgetClient, vip: at, last: make(map[netip.AddrPort]*conn),
-		})
+		err := v.server.Serve(&listener{Listener: l, forgetClient: s.forgetClient, vip: at, last: make(map[netip.AddrPort]*conn)})
 		if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 			return nil
 		}

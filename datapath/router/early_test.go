@@ -20,15 +20,7 @@ func TestSessionsFromBeforeTheProgram(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
 		k.vip(f)
-		onLoopback(k, f.vip.Addr())
-		l, err := net.Listen("tcp", f.vip.String())
-		k.must(err)
-		defer l.Close()
-		dialled, accepted := connectTo(k, l)
-		defer dialled.Close()
-		defer accepted.Close()
-		from := dialled.LocalAddr().(*net.TCPAddr).AddrPort()
-		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+		from, _ := acceptedAt(k, f)
 		for _, tt := range []struct {
 			name    string
 			from    netip.AddrPort
@@ -61,19 +53,12 @@ func TestClosedSocketsHaveNoFlow(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k := newRig(t)
 		k.vip(f)
-		onLoopback(k, f.vip.Addr())
-		l, err := net.Listen("tcp", f.vip.String())
-		k.must(err)
-		defer l.Close()
-		dialled, accepted := connectTo(k, l)
-		defer dialled.Close()
+		from, accepted := acceptedAt(k, f)
 		k.must(accepted.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)))
-		for err == nil {
+		for err := error(nil); err == nil; {
 			_, err = accepted.Write(make([]byte, 1<<20)) // until the client's buffer, and ours, are full
 		}
 		k.must(accepted.Close())
-		from := dialled.LocalAddr().(*net.TCPAddr).AddrPort()
-		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
 		ack := packet.Build(packet.Spec{Src: from, Dst: f.vip, Flags: packet.ACK, Seq: 1, Ack: 1})
 		k.want(ack, routerVerdictPASS_LOCAL, actPass)
 		if flow, known := k.flow(from, f.vip); known {
@@ -101,18 +86,25 @@ func TestAssignedWithoutASocket(t *testing.T) {
 	})
 }
 
-// connectTo opens a connection to a listener.
-func connectTo(k *rig, l net.Listener) (dialled, accepted net.Conn) {
+// acceptedAt is a connection that a listener at the VIP has accepted, and its client. The test's end closes it.
+func acceptedAt(k *rig, f family) (client netip.AddrPort, accepted net.Conn) {
 	k.t.Helper()
-	dialled, err := net.Dial("tcp", l.Addr().String())
+	onLoopback(k, f.vip.Addr())
+	l, err := net.Listen("tcp", f.vip.String())
+	k.must(err)
+	k.t.Cleanup(func() { l.Close() })
+	dialled, err := net.Dial("tcp", f.vip.String())
 	// the kernel adds the address's route a moment later
 	for end := time.Now().Add(5 * time.Second); errors.Is(err, unix.ENETUNREACH) && time.Now().Before(end); {
-		dialled, err = net.Dial("tcp", l.Addr().String())
+		dialled, err = net.Dial("tcp", f.vip.String())
 	}
 	k.must(err)
+	k.t.Cleanup(func() { dialled.Close() })
 	accepted, err = l.Accept()
 	k.must(err)
-	return dialled, accepted
+	k.t.Cleanup(func() { accepted.Close() })
+	at := dialled.LocalAddr().(*net.TCPAddr).AddrPort()
+	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()), accepted
 }
 
 // onLoopback gives the test's host an address.

@@ -158,7 +158,7 @@ func (c *Checker) Update(targets []Target) error {
 		delete(c.watched, name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		c.watch(wanted[name], was[name])
+		c.watchTarget(wanted[name], was[name])
 	}
 	return nil
 }
@@ -168,8 +168,8 @@ func (t *Target) alike(o *Target) bool {
 	return t.Address == o.Address && t.Header == o.Header && t.QUIC == o.QUIC && slices.Equal(t.Names, o.Names) && reflect.DeepEqual(t.Check, o.Check)
 }
 
-// watch starts a target, whose server was in this state; c.mu is held.
-func (c *Checker) watch(t Target, was State) {
+// watchTarget starts a target, whose server was in this state; c.mu is held.
+func (c *Checker) watchTarget(t Target, was State) {
 	w := &watched{target: t, poke: make(chan struct{}, 1)}
 	rise, fall := 1, 1
 	if t.Check != nil {

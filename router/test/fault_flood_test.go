@@ -166,7 +166,7 @@ func TestConnectionFlood(t *testing.T) {
 	f := newFlooded(t)
 	memory := f.r.memory(t)
 	crowds := f.crowds(t)
-	const silent, half, sources = 1500, fewPending * 5 / 4, 40
+	const silent, half, sources = 1500, 2 * fewPending, 40
 	from := addresses(t, f.evil, 2, sources) // a single source has only its share
 	var open []*connection
 	defer func() {

@@ -173,6 +173,10 @@ func (s *Servers) makeServer(vip *config.VIP, verdicts *fallback.Verdicts) (serv
 	return reactive.NewService(vip, proxy, s.o.Log), nil
 }
 
+// mostHead bounds the rest of a head that a socket has been given, where timeouts.handshake is longer: one that a reload
+// shortens does not count for the connections that are there.
+const mostHead = 10 * time.Second
+
 // makeProxy makes the server of a VIP whose requests can be read.
 func (s *Servers) makeProxy(v *config.VIP, verdicts *fallback.Verdicts) (*fallback.Server, error) {
 	at, mode := v.Address, v.Mode
@@ -188,7 +192,8 @@ func (s *Servers) makeProxy(v *config.VIP, verdicts *fallback.Verdicts) (*fallba
 		s.writeExchange(at, mode, &x)
 	}
 	return fallback.New(fallback.Options{
-		VIP: at, Mode: mode, Decide: s.decideRequest, Verdicts: verdicts, Certificates: v.Certificates(),
+		Timeouts: fallback.Timeouts{Head: min(s.o.Snapshot().Config.Timeouts.Handshake, mostHead)},
+		VIP:      at, Mode: mode, Decide: s.decideRequest, Verdicts: verdicts, Certificates: v.Certificates(),
 		Dial: health.Dialer(nil).DialContext, Hooks: hooks, Log: s.o.Log,
 	})
 }

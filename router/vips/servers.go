@@ -152,7 +152,9 @@ func (s *Servers) open(at netip.AddrPort, vip *config.VIP) (_ *vipServer, err er
 		return nil, fmt.Errorf("listen on the VIP: %w", err)
 	}
 	s.o.Spawn(func(context.Context) error { // Stop ends it
-		err := v.server.Serve(&listener{Listener: l, forgetClient: s.forgetClient, vip: at, last: make(map[netip.AddrPort]*conn)})
+		err := v.server.Serve(&listener{
+			Listener: l, forgetClient: s.forgetClient, vip: at, last: make(map[netip.AddrPort]*conn),
+		})
 		if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 			return nil
 		}

@@ -100,7 +100,7 @@ func TestLegOfTheBand(t *testing.T) {
 			k.must(k.SetConfig(Config{MSS: testMSS, TSOffset: 0x7fff0000, Tap: 1}))
 			legs := []*surrogate{nil}
 			for i, band := range tc.bands {
-				k.must(k.MakeQueue(1, f.class(), band))
+				k.must(k.MakeQueues([]LegQueue{{1, f.class(), band}}))
 				legs = append(legs, k.idle(uint32(i+1), f, func(s *routerSplice) { s.Band = band }))
 				t.Cleanup(func() { _, _, _ = k.PopIdle(1, f.class(), band) })
 			}
@@ -154,7 +154,7 @@ func TestLegOfAFarClient(t *testing.T) {
 			s.takes(c.send(packet.ACK, plainRequest, routerVerdictHANDOFF, actRedirect))
 			c.takes(s.send(packet.ACK, plainResponse, routerVerdictTO_CLIENT, actRedirect))
 			band := k.splice(1).Band
-			k.must(k.MakeQueue(1, f.class(), band))
+			k.must(k.MakeQueues([]LegQueue{{1, f.class(), band}}))
 			tc.change(k, s)
 			c.tsecr -= uint32(tc.after.Milliseconds())
 			c.send(packet.ACK|packet.FIN, "", routerVerdictRECYCLED, actRedirect)

@@ -259,7 +259,7 @@ var testBands = []uint8{BandFresh, BandNearest}
 func (k *rig) makeQueue(surrogate uint16, class uint8) error {
 	var failed error
 	for _, band := range testBands {
-		failed = errors.Join(failed, k.MakeQueue(surrogate, class, band))
+		failed = errors.Join(failed, k.MakeQueues([]LegQueue{{surrogate, class, band}}))
 	}
 	return failed
 }

@@ -67,7 +67,7 @@ func (k *rig) completes(number uint32, surrogate uint16) (bool, error) {
 // Several legs are completed together, more than fit into a command; those that are not answered, or of another surrogate, are not.
 func TestLegsAreCompletedTogether(t *testing.T) {
 	k, f := newRig(t), families[0]
-	k.must(k.MakeQueue(1, f.class(), BandFresh))
+	k.must(k.MakeQueues([]LegQueue{{1, f.class(), BandFresh}}))
 	for i, state := range []State{Answered, Opening, Answered, Answered} {
 		k.idle(uint32(i), f, func(s *routerSplice) { s.State, s.Surrogate = uint8(state), uint16(1+i/3) })
 	}

@@ -265,23 +265,45 @@ func (q *queues) keep(key uint32, m *ebpf.Map) {
 	q.open[key] = m
 }
 
-// MakeQueue creates a surrogate's queue of idle legs of a class and band if it does not exist.
-func (r *Router) MakeQueue(surrogate uint16, class, band uint8) error {
-	if q, err := r.queue(surrogate, class, band); err == nil && q != nil {
+// LegQueue names a surrogate's queue of idle legs of a class and band.
+type LegQueue struct {
+	Surrogate   uint16
+	Class, Band uint8
+}
+
+// MakeQueues creates those queues of idle legs that do not exist. The kernel waits for its running programs, some
+// milliseconds, once for all of them. After an error some may exist.
+func (r *Router) MakeQueues(queues []LegQueue) (err error) {
+	var keys, files []uint32
+	var made []*ebpf.Map
+	defer func() {
+		for _, q := range made { // not kept
+			q.Close()
+		}
+	}()
+	for _, name := range queues {
+		if q, err := r.queue(name.Surrogate, name.Class, name.Band); err == nil && q != nil {
+			continue
+		}
+		q, err := ebpf.NewMap(&ebpf.MapSpec{Name: "leg_queue", Type: ebpf.Queue, ValueSize: 4, MaxEntries: uint32(r.options.Legs)})
+		if err != nil {
+			return fmt.Errorf("make a queue of idle legs: %w", err)
+		}
+		made = append(made, q)
+		keys, files = append(keys, queueKey(name.Surrogate, name.Class, name.Band)), append(files, uint32(q.FD()))
+	}
+	if len(keys) == 0 {
 		return nil
 	}
-	key := queueKey(surrogate, class, band)
-	q, err := ebpf.NewMap(&ebpf.MapSpec{Name: "leg_queue", Type: ebpf.Queue, ValueSize: 4, MaxEntries: uint32(r.options.Legs)})
-	if err != nil {
-		return fmt.Errorf("make a queue of idle legs: %w", err)
-	}
-	if err := r.maps.IdleLegs.Update(key, q, ebpf.UpdateAny); err != nil {
-		q.Close()
-		return fmt.Errorf("make a queue of idle legs: %w", err)
+	if _, err := r.maps.IdleLegs.BatchUpdate(keys, files, nil); err != nil {
+		return fmt.Errorf("make %d queues of idle legs: %w", len(keys), err)
 	}
 	r.queues.Lock()
 	defer r.queues.Unlock()
-	r.queues.keep(key, q)
+	for i, q := range made {
+		r.queues.keep(keys[i], q)
+	}
+	made = nil
 	return nil
 }
 

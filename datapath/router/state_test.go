@@ -39,7 +39,7 @@ func TestStateIsAdopted(t *testing.T) {
 	}
 	leg := Leg{Number: 5, Surrogate: 1, Server: f.surrogate, Router: f.router, ISS: 1, Ifindex: 1}
 	for _, err := range []error{
-		first.Attach(lo.Index), first.SetConfig(Config{MSS: testMSS, TSOffset: 7}), first.OpenLeg(leg), first.MakeQueue(1, 3, BandFresh),
+		first.Attach(lo.Index), first.SetConfig(Config{MSS: testMSS, TSOffset: 7}), first.OpenLeg(leg), first.MakeQueues([]LegQueue{{1, 3, BandFresh}}),
 		first.PushIdle(1, 3, BandFresh, 5), first.SetTables(numbered(f, false)), first.NamePool(7, "video"), first.maps.LingeringLost.Unpin(), first.Close(), // as if an earlier version had no such map
 	} {
 		if err != nil {

@@ -8,7 +8,7 @@ import (
 
 // Kernel is the data path: *kernel.Router. The Manager calls it with its lock held, since what it does depends on what
 // it reads: a call is a system call on maps, of microseconds. Without the lock it calls Attach, which takes longer and
-// is called by one goroutine at a time, and Surrogate for Count.
+// is called by one goroutine at a time, MakeQueues, which takes milliseconds, and Surrogate for Count.
 type Kernel interface {
 	Sessions() int
 	EachSplice(f func(kernel.Splice) error) error
@@ -22,7 +22,7 @@ type Kernel interface {
 	Retire(number uint32, surrogate uint16) (bool, error)
 	LimitRequests(id uint16, requests uint32) error
 
-	MakeQueue(surrogate uint16, class, band uint8) error
+	MakeQueues(queues []kernel.LegQueue) error
 	HasQueue(surrogate uint16, class, band uint8) bool
 	PopIdle(surrogate uint16, class, band uint8) (number uint32, ok bool, err error)
 	PushIdle(surrogate uint16, class, band uint8, number uint32) error

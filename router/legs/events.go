@@ -150,9 +150,7 @@ func (m *Manager) handleEndLocked(e kernel.Event, now time.Time) {
 	case kernel.Expired, kernel.Replaced, kernel.Abandoned, kernel.Retired, kernel.Cut,
 		kernel.Malformed:
 		if e.Band < kernel.BandFar { // perhaps for lack of a queue
-			if err := m.makeQueueLocked(p, e.Class, e.Band); err != nil {
-				m.o.Log.Error("legs are not reused", "surrogate", p.name, "err", err)
-			}
+			m.hasQueueLocked(p, e.Class, e.Band)
 		}
 		_ = m.o.Wire.End(s)
 		m.notifyClient(s, e.End)

@@ -69,6 +69,8 @@ type Manager struct {
 	ports map[endpoints]*ports // two pools may share a server
 	kept  map[ends]uint32      // legs that start from their clients' addresses
 	free  []uint32
+	// queues to be made without the lock
+	wanted map[kernel.LegQueue]bool
 
 	renewed, routed time.Time // last time of each
 }
@@ -79,6 +81,7 @@ func New(o Options) *Manager {
 		o: o, secret: maphash.MakeSeed(), reports: newReports(&o),
 		pools: make(map[uint16]*pool), owner: make(map[uint32]*pool),
 		ports: make(map[endpoints]*ports), kept: make(map[ends]uint32),
+		wanted: make(map[kernel.LegQueue]bool),
 	}
 }
 
@@ -244,15 +247,12 @@ var ErrNoLeg = errors.New("no server leg available")
 // take it first.
 func (m *Manager) WaitIdle(ctx context.Context, id uint16, classID uint8) error {
 	m.ensureRoute(id)
+	m.ensureQueues(id, classID)
 	m.mu.Lock()
 	p := m.pools[id]
-	if p == nil || !p.usable || p.local {
+	if p == nil || !p.mayServe(classID) {
 		m.mu.Unlock()
 		return ErrNoLeg
-	}
-	if p.noTS && classID&1 != 0 {
-		m.mu.Unlock()
-		return fmt.Errorf("%w: the surrogate refuses timestamps", ErrNoLeg)
 	}
 	c := p.ensureClass(classID)
 	now := m.o.Now()
@@ -345,10 +345,8 @@ func (m *Manager) openLegLocked(p *pool, classID uint8, delay time.Duration, now
 	if err := m.checkRoomLocked(p); err != nil {
 		return err
 	}
-	for _, band := range []uint8{kernel.BandFresh, kernel.BandNearest} {
-		if err := m.makeQueueLocked(p, classID, band); err != nil {
-			return err
-		}
+	if !m.hasQueuesLocked(p, classID) {
+		return errNoQueue
 	}
 	router, ok := m.allocPortLocked(p)
 	if !ok && !p.portless {

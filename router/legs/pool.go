@@ -103,6 +103,11 @@ func (p *pool) idleLimitOf(requests uint32) *idleLimit {
 	return &p.used
 }
 
+// mayServe reports whether clients of the class may get legs of the surrogate.
+func (p *pool) mayServe(classID uint8) bool {
+	return p.usable && !p.local && (!p.noTS || classID&1 == 0)
+}
+
 // setSources changes the configured sources. Idle legs of removed ones are retired: the addresses may go, too.
 func (p *pool) setSources(sources []netip.Addr) {
 	p.removed = slices.DeleteFunc(append(p.removed, p.configured...), func(a netip.Addr) bool {

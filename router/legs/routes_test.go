@@ -37,18 +37,22 @@ func TestLookupsDoNotHoldTheLock(t *testing.T) {
 // TestRoutesThatChangeDuringALookup are looked up again.
 func TestRoutesThatChangeDuringALookup(t *testing.T) {
 	w := newWorld(t, single, config.ReuseAlways)
-	w.lookedUp = func() {
-		w.lookedUp = func() {}
-		w.m.RoutesChanged()
-	}
 	w.play([]step{
 		{0, tick, "SYN, attach 3, open class 1"},
 		{0, opened, "opened"},
 		{10 * time.Millisecond, func(w *world) {
+			w.lookedUp = func() {
+				w.lookedUp = func() {}
+				w.m.RoutesChanged()
+			}
+			w.m.RoutesChanged()
+			tick(w)
+		}, "attach 3"},
+		{20 * time.Millisecond, func(w *world) {
 			w.route.Paths = []int{3, 4}
 			tick(w)
 		}, "attach 3, attach 4, paths [3 4]"},
-		{20 * time.Millisecond, tick, ""},
+		{30 * time.Millisecond, tick, ""},
 	})
 }
 

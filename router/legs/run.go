@@ -50,6 +50,14 @@ func (m *Manager) maintain(ctx context.Context, next nextEvent) {
 
 // Tick does all work that is due, and returns the time of the next.
 func (m *Manager) Tick() (next time.Time) {
+	next = m.tickOnce()
+	for m.makeQueues() { // whose legs can be opened now
+		next = m.tickOnce()
+	}
+	return next
+}
+
+func (m *Manager) tickOnce() (next time.Time) {
 	next, isDue := m.tickPools()
 	if isDue != nil {
 		m.refreshRoutes(isDue)

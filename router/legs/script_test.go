@@ -23,6 +23,7 @@ type world struct {
 	began   time.Time
 	splices map[uint32]*kernel.Splice
 	queues  map[string][]uint32
+	made    []int // number of queues made at once
 	counted kernel.Surrogate
 	route   Route
 	did     []string

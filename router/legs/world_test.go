@@ -89,9 +89,17 @@ func (w *world) LimitRequests(_ uint16, requests uint32) error {
 	return nil
 }
 
-func (w *world) MakeQueue(_ uint16, class, band uint8) error {
-	if q := queueName(class, band); w.queues[q] == nil {
-		w.queues[q] = nil
+func (w *world) MakeQueues(queues []kernel.LegQueue) error {
+	if w.m.mu.TryLock() {
+		w.m.mu.Unlock()
+	} else {
+		w.t.Error("queues are made with the lock held")
+	}
+	w.made = append(w.made, len(queues))
+	for _, made := range queues {
+		if q := queueName(made.Class, made.Band); w.queues[q] == nil {
+			w.queues[q] = nil
+		}
 	}
 	return nil
 }

@@ -179,7 +179,7 @@ func (m *Manager) Update(surrogates []Surrogate) error {
 			m.pools[s.ID] = p
 			p.ensureClass(m.defaultClass(s.Address.Addr()))
 		}
-		p.name, p.bounds, p.reuse, p.renewAt = s.Name, s.Legs, s.Reuse, time.Time{}
+		p.left, p.name, p.bounds, p.reuse, p.renewAt = false, s.Name, s.Legs, s.Reuse, time.Time{}
 		p.setSources(s.Legs.SourcesTo(s.Address.Addr()))
 		p.requests.configured = uint32(s.Legs.Requests)
 		if err := m.o.Kernel.LimitRequests(p.id, p.requests.inForce()); err != nil {
@@ -191,7 +191,7 @@ func (m *Manager) Update(surrogates []Surrogate) error {
 	}
 	for id, p := range m.pools {
 		if !keep[id] {
-			p.usable = false
+			p.left, p.usable = true, false
 			p.bounds.Min = 0
 			p.failWaiters()
 		}

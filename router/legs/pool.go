@@ -17,6 +17,7 @@ type pool struct {
 	bounds  config.Legs
 	reuse   config.Reuse
 	usable  bool  // up and not draining
+	left    bool  // no surrogate any more: goes with its last leg
 	ifindex int   // 0: no route yet, see unrouted
 	paths   []int // interfaces of the route; ascending
 	local   bool  // on this host: cannot be spliced to

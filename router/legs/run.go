@@ -265,7 +265,7 @@ func (m *Manager) renewPoolLocked(p *pool, now time.Time) {
 			delete(p.classes, id)
 		}
 	}
-	if p.legs == 0 && p.bounds.Min == 0 && !p.usable {
+	if p.left && p.legs == 0 {
 		delete(m.pools, p.id)
 	}
 }

@@ -443,6 +443,20 @@ func TestRemovedSurrogatesLegsEnd(t *testing.T) {
 	}
 }
 
+// TestSurrogateWithoutReadyLegsComesBack: it was down, not removed.
+func TestSurrogateWithoutReadyLegsComesBack(t *testing.T) {
+	w := newWorld(t, config.Legs{Max: 8, Idle: time.Minute}, config.ReuseAlways)
+	w.m.SetUsable(surrogateID, false)
+	w.play([]step{
+		{0, tick, "attach 3"},
+		{2 * renewEvery, tick, ""},
+		{4 * renewEvery, func(w *world) { w.m.SetUsable(surrogateID, true) }, ""},
+		{4 * renewEvery, request(false), "SYN, open class 1"},
+		{4 * renewEvery, opened, "opened"},
+		{4 * renewEvery, request(true), ""},
+	})
+}
+
 // TestLegsOfALateSurrogate: a surrogate that is not up for a while at first has its legs as soon as it is.
 func TestLegsOfALateSurrogate(t *testing.T) {
 	w := newWorld(t, config.Legs{Min: 2, Max: 8, Idle: time.Minute}, config.ReuseAlways)

@@ -144,6 +144,34 @@ pools:
 	}
 }
 
+// TestRestartWithoutReadyLegs: a surrogate that was down has sessions again, and not the proxy, also if no leg is kept ready.
+func TestRestartWithoutReadyLegs(t *testing.T) {
+	t.Parallel() // mostly waits
+	n := newNetwork(t)
+	site := n.site("s", lab.LinkOptions{})
+	_, stop := serveScript(t, site.Host, 80, "s")
+	health := strings.Replace(checked, "legs: {min: 4, max: 100}", "legs: {min: 0}", 1)
+	r := n.launch(fmt.Sprintf("vips: [{address: %q, interfaces: [%s], routes: [{pool: p}]}]\npools: {p: {%s, surrogates: [{name: s, address: %q}]}}\n",
+		vip4, n.front.Name, health, site.v4))
+	r.becomes(t, "s", "up")
+	for restarts := range 2 {
+		for range 3 {
+			c := n.open(t, vip4)
+			got, err := c.get("h", "/bytes/777")
+			got.expect(t, err, "s", http.StatusOK, patternText(777))
+			c.Close()
+		}
+		if got := r.fallbacks(vip4); got > 0 {
+			t.Errorf("after %d restarts %v requests were proxied", restarts, got)
+		}
+		stop()
+		r.becomes(t, "s", "down")
+		time.Sleep(time.Second) // its legs are renewed four times a second
+		_, stop = serveScript(t, site.Host, 80, "s")
+		r.becomes(t, "s", "up")
+	}
+}
+
 // decisions counts user space's decisions with an outcome.
 func (r *running) decisions(outcome string) (sum float64) {
 	r.n.t.Helper()

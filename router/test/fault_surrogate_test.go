@@ -144,15 +144,16 @@ pools:
 	}
 }
 
-// TestRestartWithoutReadyLegs: a surrogate that was down has sessions again, and not the proxy, also if no leg is kept ready.
+// TestRestartWithoutReadyLegs: a surrogate that was down has sessions again, and not the proxy, also if no leg is kept
+// ready.
 func TestRestartWithoutReadyLegs(t *testing.T) {
 	t.Parallel() // mostly waits
 	n := newNetwork(t)
 	site := n.site("s", lab.LinkOptions{})
 	_, stop := serveScript(t, site.Host, 80, "s")
 	health := strings.Replace(checked, "legs: {min: 4, max: 100}", "legs: {min: 0}", 1)
-	r := n.launch(fmt.Sprintf("vips: [{address: %q, interfaces: [%s], routes: [{pool: p}]}]\npools: {p: {%s, surrogates: [{name: s, address: %q}]}}\n",
-		vip4, n.front.Name, health, site.v4))
+	r := n.launch(fmt.Sprintf("vips: [{address: %q, interfaces: [%s], routes: [{pool: p}]}]\n"+
+		"pools: {p: {%s, surrogates: [{name: s, address: %q}]}}\n", vip4, n.front.Name, health, site.v4))
 	r.becomes(t, "s", "up")
 	for restarts := range 2 {
 		for range 3 {

@@ -117,7 +117,7 @@ func (r *Router) enforceLocked(c *state.Compiled, mtu int) error {
 	if err := drain(r.health, c); err != nil {
 		return err
 	}
-	if err := r.legs.Update(splicedSurrogates(c)); err != nil {
+	if err := r.legs.Update(splicedSurrogates(c), mtu); err != nil {
 		return err
 	}
 	s := r.refreshLocked(c)
@@ -140,7 +140,8 @@ func (r *Router) open(s *state.Snapshot) error {
 	if err := r.quic.Update(s.Compiled); err != nil {
 		return err
 	}
-	if err := r.kernel.Put(r.clock.config(kernel.Config{Tap: r.tap.Ifindex}), tablesOf(s, r.mtu, r.legs)); err != nil {
+	settings := r.clock.config(kernel.Config{Tap: r.tap.Ifindex, MTU: r.mtu})
+	if err := r.kernel.Put(settings, tablesOf(s, r.mtu, r.legs)); err != nil {
 		return err
 	}
 	return r.records.Start(r.start)

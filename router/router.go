@@ -304,7 +304,7 @@ func (r *Router) startServing() error {
 	defer r.reloading.Unlock()
 	s := r.current()
 	r.start(r.decider.Run)
-	if err := r.legs.Update(splicedSurrogates(s.Compiled)); err != nil {
+	if err := r.legs.Update(splicedSurrogates(s.Compiled), r.mtu); err != nil {
 		return err
 	}
 	if err := r.legs.Adopt(); err != nil {

@@ -244,7 +244,10 @@ struct {
 
 COUNTERS(verdicts, VERDICTS);
 
-/* struct leg_event for user space. Full: the sweep reports dead legs again. */
+/*
+ * struct leg_event and struct too_big_event for user space. Full: the sweep reports dead legs again, and a packet that
+ * is too big is repeated.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);

@@ -69,7 +69,7 @@ __noinline int first_request(struct __sk_buff *skb, struct inbound *in, struct d
 	if (known)
 		d->client = d->known;
 	else
-		recall_client(&in->packet, syn_key_of(&d->syn_key, &in->packet, in->packet.seq), &d->client);
+		recall_client(&in->packet, set, syn_key_of(&d->syn_key, &in->packet, in->packet.seq), &d->client);
 	d->client.flags |= CLIENT_FIRST;
 	if (d->client.band == BAND_NONE)
 		d->client.band = band_of_client(in->packet.ack - 1);
@@ -137,7 +137,7 @@ static __always_inline int no_session(struct __sk_buff *skb, struct inbound *in,
 		if (known && d->known.seq == p->seq + 1)
 			d->client = d->known;
 		else
-			recall_client(p, syn_key_of(&d->syn_key, p, p->seq + 1), &d->client);
+			recall_client(p, set, syn_key_of(&d->syn_key, p, p->seq + 1), &d->client);
 		if (!(d->client.flags & CLIENT_WSCALE))
 			r->window = WINDOW_SENT;
 		r->with_ts = has_ts(p);

@@ -214,6 +214,7 @@ __noinline int resolve(struct __sk_buff *skb, struct translation *t, struct bpf_
 	__builtin_memset(fib, 0, sizeof(*fib));
 	fib->ifindex = skb->ifindex;
 	fib->l4_protocol = IPPROTO_TCP;
+	fib->tot_len = 1; /* asks for the MTU, and refuses nothing */
 	if (v6) {
 		fib->family = AF_INET6;
 		copy_addr(fib->ipv6_src, t->src);
@@ -230,6 +231,7 @@ __noinline int resolve(struct __sk_buff *skb, struct translation *t, struct bpf_
 		t->hop.checked = 0; /* the neighbour is resolved on output */
 		return false;
 	}
+	t->hop.mtu = fib->mtu_result;
 	__builtin_memcpy(t->hop.dmac, fib->dmac, 6);
 	__builtin_memcpy(t->hop.smac, fib->smac, 6);
 	t->hop.checked = now | 1; /* never 0 */

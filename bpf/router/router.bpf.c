@@ -184,6 +184,7 @@ const enum mode *mode_type __attribute__((unused));
 const enum vip_flag *vip_flag_type __attribute__((unused));
 const enum method *method_type __attribute__((unused));
 const struct leg_event *leg_event_type __attribute__((unused));
+const struct too_big_event *too_big_event_type __attribute__((unused));
 const struct splice_command *splice_command_type __attribute__((unused));
 const struct request_log *request_log_type __attribute__((unused));
 const enum log_state *log_state_type __attribute__((unused));

@@ -19,6 +19,8 @@ static __always_inline int send_to_client(struct __sk_buff *skb, struct inbound 
 			s->to_client = out->translation.hop;
 		bpf_spin_unlock(&s->lock);
 	}
+	if (is_too_big(skb, &in->packet, &out->translation.hop))
+		return refuse_size(&in->packet, &s->told, out->translation.hop.mtu, now);
 	err = rewrite(skb, &in->packet, &out->translation, &in->option);
 	if (err)
 		return -err;

@@ -92,7 +92,7 @@ static __always_inline int lookup_client(const struct tuple *key, struct client 
  * The options of the packet's client, whose first byte has the key's number: from syn_options, or from the echoed
  * timestamp.
  */
-static __always_inline void recall_client(const struct packet *p, const struct syn_options_key *key, struct client *c)
+static __always_inline void recall_options(const struct packet *p, const struct syn_options_key *key, struct client *c)
 {
 	__u32 bits = p->tsecr & TS_OPTION_MASK;
 	struct client *kept = NULL;
@@ -116,4 +116,15 @@ static __always_inline void recall_client(const struct packet *p, const struct s
 		c->flags |= CLIENT_WSCALE;
 		c->wscale = bits & 15;
 	}
+}
+
+/* The same; the MSS is what also fits the way from here to the client. */
+static __always_inline void recall_client(const struct packet *p, const struct config *set,
+					  const struct syn_options_key *key, struct client *c)
+{
+	__u32 headers = ip_bytes(p->v6) + TCP_BYTES;
+
+	recall_options(p, key, c);
+	if (set->mtu > headers && set->mtu - headers < c->mss)
+		c->mss = set->mtu - headers;
 }

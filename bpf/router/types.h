@@ -268,6 +268,7 @@ struct config {
 	__u32 generation;       /* of the tables in force; read once per packet */
 	__u32 pending;          /* capacity for undecided clients */
 	__u32 salt;             /* for hashing sources */
+	__u32 mtu;              /* of the narrowest interface towards clients; 0: unknown */
 };
 
 /*
@@ -277,7 +278,15 @@ struct pool_name {
 	__u8 name[POOL_NAME];
 };
 
-enum event_kind { EVENT_LEG_UP = 1, EVENT_LEG_DOWN, EVENT_LEG_ANSWERED, EVENT_LEG_STALE };
+enum event_kind { EVENT_LEG_UP = 1, EVENT_LEG_DOWN, EVENT_LEG_ANSWERED, EVENT_LEG_STALE, EVENT_TOO_BIG };
+
+/* A packet of a session that was dropped, for user space to tell its sender. */
+struct too_big_event {
+	__u32 kind; /* EVENT_TOO_BIG */
+	__u32 mtu;  /* of the interface by which it would have left */
+	__u32 seq;
+	struct tuple key;
+};
 
 enum leg_end {
 	LEG_REFUSED = 1, /* RST in answer to our SYN */
@@ -468,6 +477,7 @@ enum verdict {
 	DROP_MALFORMED,    /* has an ambiguous body, where requests are routed separately: the client gets 400 */
 	DROP_WINDOW, /* outside of the session's windows, or an ICMP error about such a packet: guessed, or too late */
 	DROP_INTERFACE,   /* from a surrogate's address, but from an interface on no route to it */
+	DROP_TOO_BIG,     /* longer than the MTU of its way out: ICMP tells its sender */
 	DROP_SOURCE_FULL, /* its source has used up its share of limits.pending: the client retransmits it */
 	VERDICTS,
 };

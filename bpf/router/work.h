@@ -146,6 +146,41 @@ static __always_inline int reset_sender(struct __sk_buff *skb, struct inbound *i
 	return send_back(skb, out, RESET_SENT);
 }
 
+/* The least time between two ICMP errors of a session (ms): a sender that has heard sends less. */
+#define TOO_BIG_MS 100
+
+/* The bytes of the packet from its IP header on; of one of its segments when GSO. */
+static __always_inline __u32 datagram_size(const struct __sk_buff *skb, const struct packet *p)
+{
+	__u32 before = p->l4 - ip_bytes(p->v6);
+
+	return skb->gso_size ? p->payload - before + skb->gso_size : p->payload + p->len - before;
+}
+
+static __always_inline bool is_too_big(const struct __sk_buff *skb, const struct packet *p, const struct next_hop *hop)
+{
+	return hop->mtu && datagram_size(skb, p) > hop->mtu;
+}
+
+/* Has user space tell the sender by ICMP (RFC 1191, RFC 8201). told is its session's. Returns the verdict. */
+__noinline int refuse_size(const struct packet *p, __u32 *told, __u32 mtu, __u32 now)
+{
+	struct too_big_event *e;
+
+	if (!p || !told || now - *told < TOO_BIG_MS)
+		return DROP_TOO_BIG;
+	*told = now;
+	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	if (!e)
+		return DROP_TOO_BIG;
+	e->kind = EVENT_TOO_BIG;
+	e->mtu = mtu;
+	e->seq = p->seq;
+	e->key = p->key;
+	bpf_ringbuf_submit(e, BPF_RB_FORCE_WAKEUP);
+	return DROP_TOO_BIG;
+}
+
 /* Sends the translated packet to the surrogate; its next hop is the splice's. */
 static __always_inline int send_to_server(struct __sk_buff *skb, struct inbound *in, struct outbound *out,
 					  struct splice *s, __u32 now, int verdict)
@@ -158,6 +193,8 @@ static __always_inline int send_to_server(struct __sk_buff *skb, struct inbound 
 			s->to_server = out->translation.hop;
 		bpf_spin_unlock(&s->lock);
 	}
+	if (is_too_big(skb, &in->packet, &out->translation.hop))
+		return refuse_size(&in->packet, &s->told, out->translation.hop.mtu, now);
 	err = rewrite(skb, &in->packet, &out->translation, &in->option);
 	if (err)
 		return -err;

@@ -93,6 +93,7 @@ enum band {
 struct next_hop {
 	__u32 ifindex; /* 0: unknown */
 	__u32 checked; /* ms; looked up again after NEXT_HOP_MS */
+	__u32 mtu;     /* of the interface, or what the route fixes; 0: unknown */
 	__u8 dmac[6];
 	__u8 smac[6];
 };
@@ -153,6 +154,7 @@ struct splice {
 	__u16 ins_len;    /* 0: none is open */
 	__u16 ins_head;   /* bytes of the client's head that they are in; 0: they are in front of its first byte */
 	__u16 header;     /* enum header, of those bytes */
+	__u32 told;       /* ms: when an end was last told of a packet that was too big */
 	__u64 ins_sum;    /* of that head's bytes, with a key that the client does not know */
 	__u64 bytes_to_server;
 	__u64 bytes_to_client;

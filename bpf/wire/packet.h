@@ -57,6 +57,12 @@ struct packet {
 	__u8 smac[6];
 };
 
+/* The bytes of its IP header, which has no options or extensions. */
+static __always_inline __u32 ip_bytes(bool v6)
+{
+	return v6 ? 40 : 20;
+}
+
 static __always_inline bool has_ts(const struct packet *p)
 {
 	return p->ts_at != NO_OPTION;

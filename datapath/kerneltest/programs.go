@@ -24,6 +24,11 @@ type SKBuff struct {
 	_              [9]uint32
 	IngressIfindex uint32
 	Ifindex        uint32
+	_              [30]uint32
+	GSOSegs        uint32
+	_              [2]uint32
+	GSOSize        uint32 // bytes of payload in each segment; 0: the packet is one
+	_              uint32
 }
 
 // PossibleCPUs is how many values an entry of a map by processor has.

@@ -3,6 +3,7 @@ package router
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 	"unsafe"
@@ -56,6 +57,14 @@ type Event struct {
 	Age       time.Duration // since it was established
 	Idle      time.Duration // since it was last used
 	Ago       time.Duration // since the event
+	TooBig    TooBig        // if its MTU is not 0 there is nothing else
+}
+
+// TooBig is a packet of a session that was dropped because it was longer than the MTU of its way out.
+type TooBig struct {
+	From, To netip.AddrPort
+	Seq      uint32
+	MTU      uint32
 }
 
 // Events reads the kernel's events. The caller closes the reader.
@@ -88,6 +97,10 @@ func (e *Events) next() (Event, error) {
 	if err != nil {
 		return Event{}, fmt.Errorf("read events: %w", err) // at the deadline, after all events
 	}
+	b := e.record.RawSample
+	if len(b) >= int(unsafe.Sizeof(routerTooBigEvent{})) && routerEventKind(b[0]) == routerEventKindEVENT_TOO_BIG {
+		return Event{TooBig: readTooBig((*routerTooBigEvent)(unsafe.Pointer(&b[0])))}, nil
+	}
 	if len(e.record.RawSample) < int(unsafe.Sizeof(routerLegEvent{})) {
 		return Event{}, fmt.Errorf("read events: one of %d bytes", len(e.record.RawSample)) // of an earlier version
 	}
@@ -100,6 +113,13 @@ func (e *Events) next() (Event, error) {
 		Age: time.Duration(k.Age) * time.Millisecond, Idle: time.Duration(k.Idle) * time.Millisecond,
 		Ago: time.Duration(max(0, int32(datapath.Clock()-k.At))) * time.Millisecond,
 	}, nil
+}
+
+func readTooBig(k *routerTooBigEvent) TooBig {
+	return TooBig{
+		From: datapath.AddrPort(k.Key.Src, k.Key.Sport), To: datapath.AddrPort(k.Key.Dst, k.Key.Dport),
+		Seq: k.Seq, MTU: k.Mtu,
+	}
 }
 
 // Close makes a blocked Next return.

@@ -22,7 +22,8 @@ func TestNextHop(t *testing.T) {
 		family := map[bool]string{true: "-4", false: "-6"}[f.client.Addr().Is4()]
 		kerneltest.IP(t, "addr", "add", prefix, "dev", "south0", "nodad")
 		kerneltest.IP(t, family, "neigh", "replace", gateway, "lladdr", "02:00:00:00:00:77", "dev", "south0", "nud", "permanent")
-		kerneltest.IP(t, family, "route", "replace", f.surrogate.Addr().String(), "via", gateway, "dev", "south0")
+		kerneltest.IP(t, family, "route", "replace", f.surrogate.Addr().String(), "via", gateway, "dev", "south0",
+			"mtu", "lock", "1300")
 		k.ifindex = north
 
 		client, server := f.legs()
@@ -40,8 +41,8 @@ func TestNextHop(t *testing.T) {
 		first, second := packet.MAC{2, 0, 0, 0, 0, 0x77}, packet.MAC{2, 0, 0, 0, 0, 0x78}
 		send(first)
 		got := k.splice(0).ToServer
-		if got.Ifindex != south || got.Dmac != first || got.Checked == 0 {
-			t.Errorf("kept: %+v, want interface %d, %v", got, south, first)
+		if got.Ifindex != south || got.Dmac != first || got.Checked == 0 || got.Mtu != 1300 {
+			t.Errorf("kept: %+v, want interface %d, %v, MTU 1300", got, south, first)
 		}
 		const tick = 10 // ms, at most; Clock may be a tick and a ms behind the kernel's
 		if age := int32(datapath.Clock() - got.Checked); age < -1-tick || age > 2000 {

@@ -157,6 +157,7 @@ type routerConfig struct {
 	Generation uint32
 	Pending    uint32
 	Salt       uint32
+	Mtu        uint32
 }
 
 type routerDecided struct {
@@ -191,6 +192,7 @@ const (
 	routerEventKindEVENT_LEG_DOWN     routerEventKind = 2
 	routerEventKindEVENT_LEG_ANSWERED routerEventKind = 3
 	routerEventKindEVENT_LEG_STALE    routerEventKind = 4
+	routerEventKindEVENT_TOO_BIG      routerEventKind = 5
 )
 
 type routerFieldMark uint32
@@ -491,6 +493,8 @@ type routerSplice struct {
 	InsHead        uint16
 	Header         uint16
 	_              [2]byte
+	Told           uint32
+	_              [4]byte
 	InsSum         uint64
 	BytesToServer  uint64
 	BytesToClient  uint64
@@ -498,6 +502,7 @@ type routerSplice struct {
 		_       structs.HostLayout
 		Ifindex uint32
 		Checked uint32
+		Mtu     uint32
 		Dmac    [6]uint8
 		Smac    [6]uint8
 	}
@@ -505,6 +510,7 @@ type routerSplice struct {
 		_       structs.HostLayout
 		Ifindex uint32
 		Checked uint32
+		Mtu     uint32
 		Dmac    [6]uint8
 		Smac    [6]uint8
 	}
@@ -582,6 +588,14 @@ type routerSynOptionsKey struct {
 	Seq    uint32
 }
 
+type routerTooBigEvent struct {
+	_    structs.HostLayout
+	Kind uint32
+	Mtu  uint32
+	Seq  uint32
+	Key  routerTuple
+}
+
 type routerTuple struct {
 	_     structs.HostLayout
 	Src   [16]uint8
@@ -635,8 +649,9 @@ const (
 	routerVerdictDROP_MALFORMED     routerVerdict = 39
 	routerVerdictDROP_WINDOW        routerVerdict = 40
 	routerVerdictDROP_INTERFACE     routerVerdict = 41
-	routerVerdictDROP_SOURCE_FULL   routerVerdict = 42
-	routerVerdictVERDICTS           routerVerdict = 43
+	routerVerdictDROP_TOO_BIG       routerVerdict = 42
+	routerVerdictDROP_SOURCE_FULL   routerVerdict = 43
+	routerVerdictVERDICTS           routerVerdict = 44
 )
 
 type routerVip struct {
@@ -748,6 +763,7 @@ const (
 	routerVarSpliceCommandType = "splice_command_type"
 	routerVarSpliceFlagType    = "splice_flag_type"
 	routerVarSpliceStateType   = "splice_state_type"
+	routerVarTooBigEventType   = "too_big_event_type"
 	routerVarVerdictType       = "verdict_type"
 	routerVarVipFlagType       = "vip_flag_type"
 )
@@ -866,6 +882,7 @@ type routerVariableSpecs struct {
 	SpliceCommandType *ebpf.VariableSpec `ebpf:"splice_command_type"`
 	SpliceFlagType    *ebpf.VariableSpec `ebpf:"splice_flag_type"`
 	SpliceStateType   *ebpf.VariableSpec `ebpf:"splice_state_type"`
+	TooBigEventType   *ebpf.VariableSpec `ebpf:"too_big_event_type"`
 	VerdictType       *ebpf.VariableSpec `ebpf:"verdict_type"`
 	VipFlagType       *ebpf.VariableSpec `ebpf:"vip_flag_type"`
 }
@@ -991,6 +1008,7 @@ type routerVariables struct {
 	SpliceCommandType *ebpf.Variable `ebpf:"splice_command_type"`
 	SpliceFlagType    *ebpf.Variable `ebpf:"splice_flag_type"`
 	SpliceStateType   *ebpf.Variable `ebpf:"splice_state_type"`
+	TooBigEventType   *ebpf.Variable `ebpf:"too_big_event_type"`
 	VerdictType       *ebpf.Variable `ebpf:"verdict_type"`
 	VipFlagType       *ebpf.Variable `ebpf:"vip_flag_type"`
 }

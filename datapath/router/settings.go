@@ -30,6 +30,7 @@ type Config struct {
 	Tap      int      // ifindex of the tap to user space; 0: none
 	TSOffset uint32   // offset of the timestamp clock
 	MSS      []uint16 // of the leg classes, ascending, at most 8
+	MTU      int      // of the narrowest interface towards clients; 0: unknown
 	Closed   bool     // no new sessions
 }
 
@@ -54,7 +55,7 @@ func (r *Router) complete(k *routerConfig, generation uint32) {
 }
 
 func (c Config) kernel() (routerConfig, error) {
-	k := routerConfig{Tap: uint32(c.Tap), TsOffset: c.TSOffset}
+	k := routerConfig{Tap: uint32(c.Tap), TsOffset: c.TSOffset, Mtu: uint32(c.MTU)}
 	if copy(k.Mss[:], c.MSS) < len(c.MSS) {
 		return k, fmt.Errorf("more than %d MSS classes", len(k.Mss))
 	}
@@ -70,7 +71,7 @@ func (r *Router) Config() (Config, error) {
 	if err := r.maps.Settings.Lookup(uint32(0), &k); err != nil {
 		return Config{}, fmt.Errorf("read config: %w", err)
 	}
-	c := Config{Tap: int(k.Tap), TSOffset: k.TsOffset, Closed: k.Closed != 0}
+	c := Config{Tap: int(k.Tap), TSOffset: k.TsOffset, MTU: int(k.Mtu), Closed: k.Closed != 0}
 	for _, mss := range k.Mss {
 		if mss != 0 {
 			c.MSS = append(c.MSS, mss)

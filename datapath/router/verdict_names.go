@@ -45,6 +45,7 @@ var verdictNames = [...]string{
 	routerVerdictDROP_MALFORMED:     "drop_malformed",
 	routerVerdictDROP_WINDOW:        "drop_window",
 	routerVerdictDROP_INTERFACE:     "drop_interface",
+	routerVerdictDROP_TOO_BIG:       "drop_too_big",
 	routerVerdictDROP_SOURCE_FULL:   "drop_source_full",
 	routerVerdictVERDICTS:           "verdicts",
 }

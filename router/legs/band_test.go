@@ -18,7 +18,7 @@ func TestQueuesAreMadeTogether(t *testing.T) {
 		address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2 + byte(i>>8), byte(i)}), 80)
 		all[i] = Surrogate{ID: uint16(i), Name: fmt.Sprint(i), Address: address, Legs: single}
 	}
-	if err := w.m.Update(all); err != nil {
+	if err := w.m.Update(all, 1500); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range all {

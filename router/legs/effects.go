@@ -46,6 +46,8 @@ type Wire interface {
 	Reset(from, to netip.AddrPort, seq uint32) error
 	// End resets a leg at its surrogate.
 	End(s kernel.Splice) error
+	// TooBig tells the sender of a packet which MTU it exceeds.
+	TooBig(b kernel.TooBig) error
 }
 
 // Routes looks up routes to surrogates: Netlink. The Manager calls it without its lock, from one goroutine at a time.

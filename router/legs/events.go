@@ -54,6 +54,8 @@ func (m *Manager) handleEvent(e kernel.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch at := m.o.Now().Add(-e.Ago); {
+	case e.TooBig.MTU != 0:
+		_ = m.o.Wire.TooBig(e.TooBig) // once more for what the sender repeats
 	case e.Answered:
 		m.handleAnswerLocked(e, at)
 	case e.Up:
@@ -87,7 +89,7 @@ func (m *Manager) noteUpLocked(p *pool, s kernel.Splice) {
 	p.removeOpening(s.Number)
 	p.backoff, p.retryAt = 0, time.Time{}
 	m.o.Event(p.name, "opened")
-	if o != nil && (p.serverMSS == 0 || o.leg.Class != s.Class) {
+	if o != nil && (p.serverMSS != s.ServerMSS || o.leg.Class != s.Class) {
 		m.learnFactsLocked(p, s, o.leg.Class)
 	}
 	if s.Keep {

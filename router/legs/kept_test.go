@@ -199,7 +199,7 @@ func TestKeptSessionStaysAtItsServer(t *testing.T) {
 	if err := w.m.Update([]Surrogate{
 		{ID: surrogateID, Name: "s", Address: server, Legs: keeping, Reuse: config.ReuseNever},
 		{ID: surrogateID + 1, Name: "again", Address: server, Legs: keeping, Reuse: config.ReuseNever},
-	}); err != nil {
+	}, 1500); err != nil {
 		t.Fatal(err)
 	}
 	w.m.SetUsable(surrogateID+1, true)

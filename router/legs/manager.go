@@ -69,6 +69,7 @@ type Manager struct {
 	ports map[endpoints]*ports // two pools may share a server
 	kept  map[ends]uint32      // legs that start from their clients' addresses
 	free  []uint32
+	mtu   int // of the narrowest interface towards clients
 	// queues to be made without the lock
 	wanted map[kernel.LegQueue]bool
 
@@ -153,8 +154,9 @@ func (m *Manager) Retire() {
 	}
 }
 
-// Update replaces the surrogates. Idle legs of removed ones are retired; their sessions continue.
-func (m *Manager) Update(surrogates []Surrogate) error {
+// Update replaces the surrogates. Idle legs of removed ones are retired; their sessions continue. mtu is that of the
+// narrowest interface towards clients.
+func (m *Manager) Update(surrogates []Surrogate, mtu int) error {
 	m.routing.Lock()
 	defer m.routing.Unlock()
 	addresses := make([]netip.Addr, len(surrogates))
@@ -164,6 +166,7 @@ func (m *Manager) Update(surrogates []Surrogate) error {
 	routes := m.lookUpRoutes(addresses)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.mtu = mtu
 	keep := make(map[uint16]bool)
 	for _, s := range surrogates {
 		keep[s.ID] = true
@@ -199,15 +202,16 @@ func (m *Manager) Update(surrogates []Surrogate) error {
 	return nil
 }
 
-// defaultClass is the class always kept ready: timestamps, and the largest MSS that fits.
+// defaultClass is the class always kept ready: timestamps, and the largest MSS that fits most clients and the way to
+// them.
 func (m *Manager) defaultClass(addr netip.Addr) uint8 {
-	limit := uint16(1460)
+	headers := 40
 	if addr.Is6() {
-		limit = 1440
+		headers = 60
 	}
 	var best uint8
 	for i, mss := range m.o.MSS {
-		if mss <= limit {
+		if int(mss) <= min(1500, m.mtu)-headers {
 			best = uint8(i)
 		}
 	}

@@ -89,7 +89,7 @@ func (w *world) adopt() {
 func (w *world) update(legs config.Legs, reuse config.Reuse) {
 	w.t.Helper()
 	s := Surrogate{ID: surrogateID, Name: "s", Address: server, Legs: legs, Reuse: reuse}
-	if err := w.m.Update([]Surrogate{s}); err != nil {
+	if err := w.m.Update([]Surrogate{s}, 1500); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -431,7 +431,7 @@ func TestRemovedSurrogatesLegsEnd(t *testing.T) {
 		{0, tick, "2 SYN, attach 3, 2 open class 1"},
 		{0, opened, "2 opened"},
 		{time.Second, func(w *world) {
-			if err := w.m.Update(nil); err != nil {
+			if err := w.m.Update(nil, 1500); err != nil {
 				t.Fatal(err)
 			}
 			tick(w)

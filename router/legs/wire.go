@@ -166,6 +166,22 @@ func (w *RawWire) Reset(from, to netip.AddrPort, seq uint32) error {
 	return w.sendSegment(packet.Spec{Src: from, Dst: to, Seq: packet.Seq(seq), Flags: packet.RST})
 }
 
+// TooBig tells by ICMP, from the packet's destination, and quotes what shows the sender that it is its own (RFC 1191,
+// RFC 8201).
+func (w *RawWire) TooBig(b kernel.TooBig) error {
+	quote := packet.Build(packet.Spec{
+		Src: b.From, Dst: b.To, Seq: packet.Seq(b.Seq), Flags: packet.ACK, DontFragment: true,
+	})
+	s := packet.ICMPSpec{
+		Src: b.To.Addr(), Dst: b.From.Addr(), Type: packet.ICMPv4Unreachable, Code: packet.ICMPv4CodeFragNeeded,
+		MTU: b.MTU, Quote: quote[packet.EthernetSize:],
+	}
+	if s.Dst.Is6() {
+		s.Type, s.Code = packet.ICMPv6PacketTooBig, 0
+	}
+	return w.sendFrame(packet.BuildICMP(s), b.From)
+}
+
 // End resets a leg at its surrogate, whether or not the surrogate has received what it has not acknowledged.
 func (w *RawWire) End(s kernel.Splice) error {
 	err := w.Reset(s.Router, s.Server, s.SndNxt)

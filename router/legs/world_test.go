@@ -153,4 +153,6 @@ func (w *world) Reset(netip.AddrPort, netip.AddrPort, uint32) error {
 	return nil
 }
 
+func (w *world) TooBig(b kernel.TooBig) error { w.note("MTU %d", b.MTU); return nil }
+
 func (w *world) End(kernel.Splice) error { w.note("RST"); return nil }

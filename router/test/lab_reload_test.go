@@ -29,11 +29,7 @@ func TestReloadedTimeouts(t *testing.T) {
 		if err := r.configure(config(timeouts)); err != nil {
 			t.Fatal(err)
 		}
-		client := api.NewClient(r.socket)
-		defer client.Close()
-		if _, err := client.Reload(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		r.reload(t)
 	}
 	slow, idle := n.open(t, vip4), n.open(t, vip4)
 	if _, err := io.WriteString(slow, "GET / HTTP/1.1\r\nHost: a\r\n"); err != nil {

@@ -83,6 +83,16 @@ func (n *network) prepare(config string) (r *running, path string, err error) {
 	return r, path, err
 }
 
+// reload has the router read its file again.
+func (r *running) reload(t lab.T) {
+	t.Helper()
+	client := api.NewClient(r.socket)
+	defer client.Close()
+	if _, err := client.Reload(context.Background()); err != nil {
+		t.Fatalf("%v", err)
+	}
+}
+
 // configure writes a configuration, without its metrics, control and state, for the next start or reload.
 func (r *running) configure(config string) error {
 	listen := fmt.Sprintf("metrics: %q\ncontrol: %q\nstate: %q\n", "127.0.0.1:9464", r.socket, r.state)

@@ -24,7 +24,7 @@ import (
 var sameAddrs = cmpopts.EquateComparable(netip.AddrPort{}, netip.Addr{})
 
 // daemon serves a Backend on a real socket and returns a client of it.
-func daemon(t *testing.T, b Backend) *Client {
+func daemon(t testing.TB, b Backend) *Client {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "run", "router.sock")
 	l, err := Listen(path)
@@ -155,7 +155,7 @@ func TestSessions(t *testing.T) {
 			}}})
 			n := 0
 			var last error
-			for s, err := range c.RouterSessions(t.Context()) {
+			for s, err := range c.RouterSessions(t.Context(), RouterSessionsQuery{}) {
 				if err != nil {
 					last = err
 					continue
@@ -184,7 +184,7 @@ func TestSessionsStop(t *testing.T) {
 		}
 		return nil
 	}}})
-	for _, err := range c.RouterSessions(t.Context()) {
+	for _, err := range c.RouterSessions(t.Context(), RouterSessionsQuery{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +206,7 @@ func TestSessionsCutOff(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}}})
 	var last error
-	for _, err := range c.RouterSessions(t.Context()) {
+	for _, err := range c.RouterSessions(t.Context(), RouterSessionsQuery{}) {
 		last = err
 	}
 	if last == nil {
@@ -248,7 +248,7 @@ func TestErrors(t *testing.T) {
 		{"not supplied", func() error { _, err := c.Counters(ctx); return err }, 501, nil, "not supported"},
 		{"another part's", func() error { _, err := c.Relay(ctx); return err }, 404, ErrNotFound, "this is baton router"},
 		{"sessions not supplied", func() error {
-			for _, err := range c.RouterSessions(ctx) {
+			for _, err := range c.RouterSessions(ctx, RouterSessionsQuery{}) {
 				return err
 			}
 			return nil

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -66,7 +67,7 @@ func lines[T any](ctx context.Context, c *Client, target string) iter.Seq2[T, er
 			return
 		}
 		defer res.Body.Close()
-		for in := json.NewDecoder(res.Body); ; {
+		for in := bufio.NewReaderSize(res.Body, 1<<16); ; {
 			item, err := line[T](in)
 			if errors.Is(err, io.EOF) {
 				return
@@ -79,10 +80,12 @@ func lines[T any](ctx context.Context, c *Client, target string) iter.Seq2[T, er
 }
 
 // line reads an item, or the error that ended the list early. At the end of the list it returns io.EOF.
-func line[T any](in *json.Decoder) (item T, err error) {
-	var text json.RawMessage
-	if err := in.Decode(&text); err == io.EOF {
+func line[T any](in *bufio.Reader) (item T, err error) {
+	text, err := in.ReadBytes('\n')
+	if err == io.EOF && len(text) == 0 {
 		return item, err
+	} else if err == io.EOF {
+		return item, fmt.Errorf("read the list: %w", io.ErrUnexpectedEOF) // within a line
 	} else if err != nil {
 		return item, fmt.Errorf("read the list: %w", err)
 	}

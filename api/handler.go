@@ -97,8 +97,8 @@ func serveLines[T any](w http.ResponseWriter, r *http.Request, f func(context.Co
 		unsupported(w, r)
 		return
 	}
-	const flushEvery = time.Second
-	started, flushed := false, time.Now()
+	const often, patience = time.Second, 30 * time.Second
+	started, flushed, dated := false, time.Now(), time.Time{}
 	out := json.NewEncoder(w)
 	control := http.NewResponseController(w)
 	err := f(r.Context(), func(item T) bool {
@@ -106,11 +106,15 @@ func serveLines[T any](w http.ResponseWriter, r *http.Request, f func(context.Co
 			started = true
 			w.Header().Set("Content-Type", "application/jsonl")
 		}
-		control.SetWriteDeadline(time.Now().Add(30 * time.Second)) // for each line, not for the list
+		now := time.Now()
+		if now.Sub(dated) > often {
+			dated = now
+			control.SetWriteDeadline(now.Add(patience)) // for what comes next, not for the list
+		}
 		if out.Encode(item) != nil || r.Context().Err() != nil {
 			return false
 		}
-		if now := time.Now(); now.Sub(flushed) > flushEvery {
+		if now.Sub(flushed) > often {
 			flushed = now
 			control.Flush()
 		}

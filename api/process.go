@@ -11,6 +11,8 @@
 //
 //	GET  /v1/router            RouterStatus
 //	GET  /v1/router/sessions   RouterSession, one per line, as they are found
+//	     ?client=192.0.2.0/24&surrogate=s1&limit=100
+//	GET  /v1/router/sessions/count  RouterSessionCount, with the same query
 //	GET  /v1/router/explain    RouterExplanation; query: url, and optionally method, client, header (repeated, "Name: value")
 //	GET  /v1/router/decisions  []RoutingDecision, the newest first
 //	POST /v1/router/backend    RouterBackendChange → RouterBackendResult

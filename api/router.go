@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"fmt"
-	"iter"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -245,7 +244,12 @@ func (RouterBackend) name() string { return "router" }
 func (b RouterBackend) handle(mux *http.ServeMux) {
 	handleStatus(mux, b.name(), b.Status)
 	mux.HandleFunc("GET /v1/router/sessions", func(w http.ResponseWriter, r *http.Request) {
-		serveLines(w, r, b.Sessions)
+		q, err := parseSessionsQuery(r)
+		serveLines(w, r, b.selectedSessions(&q, err))
+	})
+	mux.HandleFunc("GET /v1/router/sessions/count", func(w http.ResponseWriter, r *http.Request) {
+		q, err := parseSessionsQuery(r)
+		serveOne(w, r, b.countedSessions(&q, err))
 	})
 	mux.HandleFunc("GET /v1/router/explain", func(w http.ResponseWriter, r *http.Request) {
 		q, err := parseQuestion(r)
@@ -298,11 +302,6 @@ func parseDrain(w http.ResponseWriter, r *http.Request) (RouterDrainRequest, err
 // Router returns the router's status.
 func (c *Client) Router(ctx context.Context) (RouterStatus, error) {
 	return ask[RouterStatus](ctx, c, http.MethodGet, "/v1/router", nil)
-}
-
-// RouterSessions yields the sessions as the router finds them. An error ends the sequence; a truncated list ends with one.
-func (c *Client) RouterSessions(ctx context.Context) iter.Seq2[RouterSession, error] {
-	return lines[RouterSession](ctx, c, "/v1/router/sessions")
 }
 
 // RouterDecisions returns the last decisions by policies of files that the router's process made, the newest first.

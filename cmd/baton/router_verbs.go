@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,33 +16,6 @@ import (
 	"baton/router"
 	"baton/router/explain"
 )
-
-func routerSessionsCommand(p *part.Part, e cli.Env) *cobra.Command {
-	return p.Show(e, &cobra.Command{
-		Use:   "sessions",
-		Short: "List the live sessions",
-		Long:  "List the live sessions. JSON output has one session per line.",
-		Example: `  baton router sessions
-  baton router sessions -o json | jq 'select(.surrogate == "s1")'`,
-	}, func(ctx context.Context, client *api.Client, format *cli.Format) error {
-		w := tabwriter.NewWriter(e.Out, 0, 0, 2, ' ', 0)
-		if format.Text() {
-			fmt.Fprintln(w, "CLIENT\tVIP\tSURROGATE\tSERVER LEG\tSTATE\tAGE\tIDLE\tIN\tOUT\tREQUESTS\t")
-		}
-		for s, err := range client.RouterSessions(ctx) {
-			if err == nil && !format.Text() {
-				err = format.Item(e.Out, s)
-			} else if err == nil {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s > %s\t%s\t%s\t%s\t%d\t%d\t%d\t\n", s.Client, s.VIP, s.Surrogate, s.Leg.Local, s.Leg.Remote,
-					s.State, time.Since(s.Since).Round(time.Millisecond), s.IdleFor.Round(time.Millisecond), s.Received, s.Sent, s.Requests)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return w.Flush()
-	})
-}
 
 func routerDecisionsCommand(p *part.Part, e cli.Env) *cobra.Command {
 	return p.Show(e, &cobra.Command{

@@ -313,7 +313,7 @@ func (r *router) metrics() (map[string]float64, error) {
 func (r *router) sessions(ctx context.Context) string {
 	var b strings.Builder
 	count := 0
-	for s, err := range r.client.RouterSessions(ctx) {
+	for s, err := range r.client.RouterSessions(ctx, api.RouterSessionsQuery{}) {
 		if err != nil {
 			return err.Error()
 		}

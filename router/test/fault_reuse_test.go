@@ -182,7 +182,7 @@ func (r *reuse) remains(ctx context.Context, from netip.AddrPort) (text string) 
 	sockets(r.n.client, from.Port())
 	client := api.NewClient(r.router.socket)
 	defer client.Close()
-	for s, err := range client.RouterSessions(ctx) {
+	for s, err := range client.RouterSessions(ctx, api.RouterSessionsQuery{}) {
 		if err != nil {
 			return text + err.Error()
 		}

@@ -151,7 +151,7 @@ func (r *running) stop() {
 	client := api.NewClient(r.socket)
 	defer client.Close()
 	err := lab.Poll(answersWithin, func() error {
-		for s, err := range client.RouterSessions(context.Background()) {
+		for s, err := range client.RouterSessions(context.Background(), api.RouterSessionsQuery{}) {
 			if err != nil {
 				return err
 			}

@@ -72,6 +72,7 @@ type Manager struct {
 	mtu   int // of the narrowest interface towards clients
 	// queues to be made without the lock
 	wanted map[kernel.LegQueue]bool
+	short shortage
 
 	renewed, routed time.Time // last time of each
 }
@@ -375,7 +376,8 @@ func (m *Manager) checkRoomLocked(p *pool) error {
 		return fmt.Errorf("%s is at its limit of %d legs", p.name, p.bounds.Max)
 	}
 	if len(m.free) == 0 {
-		return errors.New("limits.sessions is reached")
+		m.noteNoPlaceLocked()
+		return ErrNoPlace
 	}
 	return nil
 }

@@ -83,6 +83,7 @@ func (m *Manager) tickPools() (next time.Time, isDue func(*pool) bool) {
 	}
 	if now.Sub(m.renewed) >= renewEvery {
 		m.renewed = now
+		m.endShortageLocked(now)
 		for _, p := range m.pools {
 			m.renewPoolLocked(p, now)
 		}

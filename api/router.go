@@ -49,7 +49,9 @@ type RouterStatus struct {
 	VIPs       []RouterVIP       `json:"vips"`
 	Pools      []RouterPool      `json:"pools"`
 	Sessions   int               `json:"sessions"` // spliced or pending
-	Limit      int               `json:"limit"`    // of sessions and idle legs together
+	Limit      int               `json:"limit"`    // of places, for sessions and legs together
+	Places     int               `json:"places"`   // in use: by sessions, idle legs and legs that are being opened
+	Full       bool              `json:"full"`     // a leg has lacked a place within the last seconds
 
 	Packets map[string]uint64 `json:"packets"` // by verdict
 

@@ -16,7 +16,9 @@ import (
 	"baton/router/accesslog"
 	"baton/router/config"
 	"baton/router/explain"
+	"baton/router/legs"
 	"baton/router/metrics"
+	"baton/router/outcome"
 	"baton/router/quic"
 	"baton/router/sources"
 )
@@ -83,8 +85,10 @@ func (r *Router) Status() (api.RouterStatus, error) {
 	s := r.current()
 	st := api.RouterStatus{
 		Process: daemon.Process("router", r.o.Version, r.started), Features: []api.Feature{}, Interfaces: describeInterfaces(append(r.kernel.Attached(), r.quic.Interfaces()...)),
-		Limit: r.kernel.Sessions(), Packets: make(map[string]uint64),
+		Packets: make(map[string]uint64),
 	}
+	places := r.legs.Places()
+	st.Limit, st.Places, st.Full = places.Limit, places.Used, places.Full
 	st.Config, st.Loaded = s.Config.File, time.Unix(0, r.loaded.Load())
 	st.Reloads, st.ReloadsFailed = r.reloads.Load(), r.reloadsFailed.Load()
 	verdicts, err := r.kernel.Verdicts()
@@ -182,7 +186,18 @@ func (r *Router) explain(q api.RouterQuestion) (api.RouterExplanation, error) {
 	if err != nil {
 		return api.RouterExplanation{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)
 	}
-	return Explained(e), nil
+	out := Explained(e)
+	out.Steps = append(out.Steps, explainPlaces(r.legs.Places())...)
+	return out, nil
+}
+
+// explainPlaces is a step of an explanation while new sessions find no place.
+func explainPlaces(p legs.Places) []string {
+	if !p.Full {
+		return nil
+	}
+	return []string{fmt.Sprintf("%-10s %s: the table of sessions is full (limits.sessions: %d); clients for whom no idle leg is left are proxied",
+		"now", outcome.NoPlace, p.Limit)}
 }
 
 // accessLogs is the status of the access log's outputs.

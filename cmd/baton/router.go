@@ -191,6 +191,9 @@ func routerStatus(ctx context.Context, client *api.Client) (part.Status, error) 
 
 func printRouter(out io.Writer, s *api.RouterStatus, wide bool, now time.Time) error {
 	fmt.Fprintf(out, "baton %s, pid %d, up %s, %d of %d sessions in use\n", s.Version, s.PID, cli.Age(now, s.Started), s.Sessions, s.Limit)
+	if s.Full {
+		fmt.Fprintln(out, "the table of sessions is full: clients for whom no idle leg is left are proxied; raise limits.sessions")
+	}
 	if wide {
 		fmt.Fprintf(out, "%s, read %s ago; Linux %s\n", s.Config, cli.Age(now, s.Loaded), s.Kernel)
 	}

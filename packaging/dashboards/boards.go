@@ -59,7 +59,7 @@ var all = board{"all", "Baton", []row{
 
 var router = board{"router", "Baton / Router", []row{
 	{"At a glance", []panel{
-		number("Sessions", "short", `sum(baton_router_legs{instance=~"$instance",state="spliced"})`),
+		number("Sessions", "short", `sum(baton_router_sessions{instance=~"$instance"})`),
 		number("Handoffs", "reqps", `sum(rate(baton_router_kernel_handoffs_total{instance=~"$instance"}[$__rate_interval]))`),
 		number("Surrogates up", "percentunit", `avg(baton_router_surrogate_up{instance=~"$instance"})`),
 		number("Failed handoffs", "percentunit", `sum(rate(baton_router_handoffs_failed_total{instance=~"$instance"}[$__rate_interval])) / sum(rate(baton_router_kernel_handoffs_total{instance=~"$instance"}[$__rate_interval]))`),
@@ -74,6 +74,9 @@ var router = board{"router", "Baton / Router", []row{
 		graph("Failed handoffs", "reqps", rate("baton_router_handoffs_failed_total", "surrogate"), "{{surrogate}}"),
 		graph("Events of server legs", "reqps", rate("baton_router_leg_events_total", "event"), "{{event}}"),
 		graph("Server legs", "short", of("baton_router_legs", "state"), "{{state}}"),
+		{title: "Table of sessions", unit: "short", queries: []query{
+			{of("baton_router_session_places", "instance"), "{{instance}} in use"}, {of("baton_router_sessions_limit", "instance"), "{{instance}} limit"},
+		}},
 		graph("Time of health checks, 95th percentile", "s", `histogram_quantile(0.95, sum by (surrogate, le) (rate(baton_router_health_check_duration_seconds_bucket{instance=~"$instance"}[$__rate_interval])))`, "{{surrogate}}"),
 		graph("Certificates expire in", "s", `min by (surrogate, server) (baton_router_certificate_expires_timestamp_seconds{instance=~"$instance"}) - time()`, "{{surrogate}} {{server}}"),
 	}},

@@ -26,7 +26,7 @@ var vip = netip.MustParseAddrPort("10.9.9.9:80")
 func status() api.RouterStatus {
 	return api.RouterStatus{
 		Process: api.Process{Loaded: time.Unix(1700000000, 0), Reloads: 1, ReloadsFailed: 2},
-		Packets: map[string]uint64{"forwarded": 1 << 40, "drop_nomem": 0},
+		Packets: map[string]uint64{"forwarded": 1 << 40, "drop_nomem": 0}, Sessions: 3, Places: 25, Limit: 131072,
 		AccessLogs: []api.RouterAccessLog{
 			{Output: "stdout", Written: 9, Skipped: 8, Lost: map[string]uint64{"queue": 7, "size": 0}},
 			{Output: "otlp http://c:4318/v1/logs", Error: "refused"},
@@ -93,6 +93,9 @@ func TestSeries(t *testing.T) {
 		`baton_router_build_info{version="v1"} 1`,
 		`baton_router_packets_total{verdict="forwarded"} 1.099511627776e+12`,
 		`baton_router_packets_total{verdict="drop_nomem"} 0`,
+		`baton_router_sessions 3`,
+		`baton_router_session_places 25`,
+		`baton_router_sessions_limit 131072`,
 		`baton_router_kernel_handoffs_total{surrogate="s1"} 4`,
 		`baton_router_legs_recycled_total{surrogate="s1"} 5`,
 		`baton_router_handoffs_failed_total{surrogate="s1"} 6`,

@@ -15,6 +15,9 @@ func Series(s *api.RouterStatus) []exporter.Number {
 	for _, verdict := range slices.Sorted(maps.Keys(s.Packets)) {
 		n.Counter("packets_total", "Packets by verdict.", s.Packets[verdict], "verdict", verdict)
 	}
+	n.GaugeInt("sessions", "Sessions that the kernel has spliced.", s.Sessions)
+	n.GaugeInt("session_places", "Places of the table of sessions that are in use: by sessions, idle legs and legs that are being opened.", s.Places)
+	n.GaugeInt("sessions_limit", "Places of the table of sessions: limits.sessions.", s.Limit)
 	for _, p := range s.Pools {
 		for i := range p.Surrogates {
 			ofSurrogate(&n, p.Name, &p.Surrogates[i])

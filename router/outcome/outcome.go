@@ -10,7 +10,7 @@ type Outcome string
 // Outcomes.
 const (
 	Spliced     Outcome = "spliced"      // to a surrogate, by the kernel
-	Proxied     Outcome = "proxied"      // no leg could be had, or a socket has to read it
+	Proxied     Outcome = "proxied"      // a socket has to read it, for none of the reasons below
 	Refused     Outcome = "refused"      // for its form, or because it was late
 	NoRoute     Outcome = "no route"     // answered: no route matches it
 	NoSurrogate Outcome = "no surrogate" // answered: none of its pool is up
@@ -19,15 +19,26 @@ const (
 	// These two are proxied, as the kernel cannot put fields into them.
 	ClientField   Outcome = "client field"   // it has a field that the router sets
 	NotInsertable Outcome = "not insertable" // its form
+	// These are proxied, as nothing can be spliced.
+	NoLeg          Outcome = "no leg"          // none of three surrogates had one in time
+	NoPlace        Outcome = "no place"        // limits.sessions is reached
+	LocalSurrogate Outcome = "local surrogate" // the surrogate is on this host
+	OtherFamily    Outcome = "other family"    // the surrogate's address is of another family than the VIP
+	Stalled        Outcome = "stalled"         // the rest of its head or hello does not come
 )
 
 // All are all outcomes.
-var All = []Outcome{Spliced, Proxied, Refused, NoRoute, NoSurrogate, Bypass, Pipelined, ClientField, NotInsertable}
+var All = []Outcome{
+	Spliced, Proxied, Refused, NoRoute, NoSurrogate, Bypass, Pipelined, ClientField, NotInsertable,
+	NoLeg, NoPlace, LocalSurrogate, OtherFamily, Stalled,
+}
 
 // List has all outcomes in one line.
-func List() string {
-	words := make([]string, len(All))
-	for i, o := range All {
+func List() string { return joinWords(All) }
+
+func joinWords(all []Outcome) string {
+	words := make([]string, len(all))
+	for i, o := range all {
 		words[i] = string(o)
 	}
 	return strings.Join(words, ", ")

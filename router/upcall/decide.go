@@ -11,6 +11,7 @@ import (
 	"baton/router/config"
 	"baton/router/fallback"
 	"baton/router/head"
+	"baton/router/legs"
 	"baton/router/outcome"
 	"baton/router/proxyheader"
 	"baton/router/route"
@@ -131,7 +132,7 @@ func (d *Decider) splice(ctx context.Context, s *state.Snapshot, p *pending, w *
 	d.chosen.take(p.key()) // left by an earlier session on the same port
 	class := client.Class(d.o.MSS)
 	var tried []string
-	bypass := ""
+	bypass, why := "", outcome.NoLeg
 	for range maxTried {
 		pool := s.Pools[w.pool]
 		c, ok := d.o.Pick(pool, &w.question, tried)
@@ -140,8 +141,9 @@ func (d *Decider) splice(ctx context.Context, s *state.Snapshot, p *pending, w *
 		}
 		sg := &pool.Config.Surrogates[c.At]
 		tried = append(tried, sg.Name)
-		if config.Unspliced(&s.Config.VIPs[w.vip], sg) != "" || d.o.Legs.Local(pool.IDs[c.At]) {
+		if never := d.neverSpliced(s, w, pool, c.At); never != "" {
 			d.chosen.put(p.key(), sg.Name, time.Now())
+			why = never
 			break
 		}
 		decision := w.decision
@@ -152,14 +154,29 @@ func (d *Decider) splice(ctx context.Context, s *state.Snapshot, p *pending, w *
 		}
 		if err != nil {
 			d.o.Log.Debug("no leg", "surrogate", sg.Name, "class", class, "err", err)
+			if errors.Is(err, legs.ErrNoPlace) {
+				why = outcome.NoPlace
+			}
 			s = now // of the same configuration: what is up may have changed while it waited
 			continue
 		}
 		d.replaySpliced(s, p, w, &decision, sg.Name)
 		return nil
 	}
-	d.assignToSocket(unspliced(p, tried, bypass))
+	d.assignToSocket(unspliced(p, tried, bypass, why))
 	return nil
+}
+
+// neverSpliced is the outcome for a surrogate that no client of the VIP is spliced to; "" for others.
+func (d *Decider) neverSpliced(s *state.Snapshot, w *wanted, pool *state.Pool, at int) outcome.Outcome {
+	vip, sg := &s.Config.VIPs[w.vip], &pool.Config.Surrogates[at]
+	switch unspliced := config.Unspliced(vip, sg) != ""; {
+	case unspliced && !sg.Address.Addr().IsLoopback() && sg.Address.Addr().Is4() != vip.Address.Addr().Is4():
+		return outcome.OtherFamily
+	case unspliced, d.o.Legs.Local(pool.IDs[at]):
+		return outcome.LocalSurrogate
+	}
+	return ""
 }
 
 // waitLeg waits for a leg to a surrogate, and completes the decision.
@@ -195,11 +212,11 @@ func (d *Decider) replaySpliced(s *state.Snapshot, p *pending, w *wanted, decisi
 	d.o.HandedOff(p.vip, surrogate)
 }
 
-// unspliced is the departure of a client for which no leg could be had from the surrogates that were tried.
-func unspliced(p *pending, tried []string, bypass string) departure {
+// unspliced is the departure of a client that was not spliced to the surrogates that were tried, and why.
+func unspliced(p *pending, tried []string, bypass string, why outcome.Outcome) departure {
 	switch {
 	case len(tried) > 0:
-		return departure{p, nil, outcome.Proxied}
+		return departure{p, nil, why}
 	case bypass != "":
 		return departure{p, nil, outcome.Bypass} // the proxy redirects it
 	}

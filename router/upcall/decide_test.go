@@ -28,8 +28,13 @@ func TestOutcomes(t *testing.T) {
 		{"malformed", "web", "GET\r\n\r\n", nil, outcome.Refused, 400, ""},
 		{"a malformed chunked body", "web", "POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", nil, outcome.Refused, 400, ""},
 		{"no surrogate is up", "web", get("a.test"), func(s *script) { s.put(snapshotOf(s.snapshot.Compiled, "a1")) }, outcome.NoSurrogate, 503, ""},
-		{"a surrogate on this host", "web", get("a.test"), func(s *script) { s.local[s.snapshot.IDs["a1"]] = true }, outcome.Proxied, 0, ""},
-		{"no leg", "web", get("a.test"), func(s *script) { s.noLegs[s.snapshot.IDs["a1"]] = 0 }, outcome.Proxied, 0, ""},
+		{"a surrogate on this host", "web", get("a.test"), func(s *script) { s.local[s.snapshot.IDs["a1"]] = true }, outcome.LocalSurrogate, 0, ""},
+		{"a surrogate on loopback", "mixed", get("a.test"), nil, outcome.LocalSurrogate, 0, ""},
+		{"a surrogate of the other family", "mixed", get("six.test"), nil, outcome.OtherFamily, 0, ""},
+		{"no leg", "web", get("a.test"), func(s *script) { s.noLegs[s.snapshot.IDs["a1"]] = 0 }, outcome.NoLeg, 0, ""},
+		{"no place for a session", "web", get("a.test"), func(s *script) { s.noPlace = true }, outcome.NoPlace, 0, ""},
+		{"no place for a session of TLS", "secure", hello, func(s *script) { s.noPlace = true }, outcome.NoPlace, 0, ""},
+		{"no place, the client's address kept", "keep", hello, func(s *script) { s.noPlace = true }, outcome.NoPlace, 0, ""},
 		{"a leg of the other surrogate", "web", get("two.test"), func(s *script) { s.noLegs[s.snapshot.IDs["t1"]] = 0 }, outcome.Spliced, 0, "t2"},
 		{"two requests at once, held", "hold", get("a.test") + get("a.test"), nil, outcome.Pipelined, 0, ""},
 		{"two requests at once, passed", "web", get("a.test") + get("a.test"), nil, outcome.Spliced, 0, "a1"},
@@ -42,7 +47,7 @@ func TestOutcomes(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			run(t, func(s *script) {
-				vip := map[string]int{"web": 0, "hold": 1, "fields": 2, "secure": 3, "keep": 4}[tt.vip]
+				vip := map[string]int{"web": 0, "hold": 1, "fields": 2, "secure": 3, "keep": 4, "mixed": 5}[tt.vip]
 				at := s.snapshot.Config.VIPs[vip].Address
 				if tt.prepare != nil {
 					tt.prepare(s)
@@ -132,7 +137,7 @@ func TestLegsInVain(t *testing.T) {
 		time.Sleep(2*legWait - time.Millisecond)
 		s.expect()
 		time.Sleep(2 * time.Millisecond)
-		s.expect(outcome.Proxied)
+		s.expect(outcome.NoLeg)
 		if got := s.decider.TakeChosen(anna, web); got != "" {
 			t.Errorf("the proxy gets %q, which has no leg", got)
 		}
@@ -146,7 +151,7 @@ func TestChosenForTheProxy(t *testing.T) {
 		for range 2 {
 			s.opens(anna, web, 1)
 			s.sends(anna, web, 1, 0, get("a.test"))
-			s.expect(outcome.Proxied)
+			s.expect(outcome.LocalSurrogate)
 		}
 		if got := s.decider.TakeChosen(anna, web); got != "a1" {
 			t.Errorf("chosen %q, want a1", got)
@@ -181,7 +186,7 @@ func TestOldVerdict(t *testing.T) {
 		s.local[s.snapshot.IDs["a1"]] = true
 		s.opens(anna, web, 1)
 		s.sends(anna, web, 1, 0, get("a.test"))
-		s.expect(outcome.Proxied)
+		s.expect(outcome.LocalSurrogate)
 		s.expectVerdict(anna, 0)
 	})
 }

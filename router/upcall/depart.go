@@ -105,10 +105,10 @@ func (d *Decider) expireLocked(s *state.Snapshot, p *pending, now time.Time) {
 	case p.bad != nil:
 		d.refuseLocked(p, p.bad)
 	case p.isSilent() && now.Sub(p.waits) > patienceWith(s, p):
-		d.departLocked(departure{p, nil, outcome.Proxied})
+		d.departLocked(departure{p, nil, outcome.Stalled})
 	case now.Sub(p.first) <= s.Config.Timeouts.Handshake:
 	case isEncrypted(s, p):
-		d.departLocked(departure{p, nil, outcome.Proxied})
+		d.departLocked(departure{p, nil, outcome.Stalled})
 	default:
 		d.refuseLocked(p, &head.Error{Status: http.StatusRequestTimeout, Reason: "request did not arrive in time"})
 	}

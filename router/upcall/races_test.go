@@ -150,7 +150,7 @@ func TestHealthWhileWaiting(t *testing.T) {
 		s.sends(anna, web, 1, 0, get("two.test"))
 		s.put(snapshotOf(s.snapshot.Compiled, "t2"))
 		time.Sleep(2 * time.Second)
-		s.expect(outcome.Proxied)
+		s.expect(outcome.NoLeg)
 	})
 }
 

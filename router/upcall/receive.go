@@ -229,7 +229,7 @@ func (d *Decider) proxySilent(p *pending) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.stopped && d.clients[p.key()] == p && !p.decided && p.isSilent() {
-		d.departLocked(departure{p, nil, outcome.Proxied})
+		d.departLocked(departure{p, nil, outcome.Stalled})
 	}
 }
 

@@ -48,12 +48,15 @@ vips:
   - {address: "10.9.9.3:80", interfaces: [eth0], routes: [{pool: fields}]}
   - {address: "10.9.9.4:443", interfaces: [eth0], protocol: tls, routes: [{match: {sni: c.test}, pool: c}]}
   - {address: "10.9.9.5:443", interfaces: [eth0], protocol: tls, routes: [{match: {sni: c.test}, pool: kept}]}
+  - {address: "10.9.9.6:80", interfaces: [eth0], routes: [{match: {host: six.test}, pool: six}, {pool: loop}]}
 pools:
   a: {surrogates: [{name: a1, address: "10.0.0.1:80"}]}
   two: {surrogates: [{name: t1, address: "10.0.0.2:80"}, {name: t2, address: "10.0.0.3:80"}]}
   fields: {client_address: x-forwarded-for, surrogates: [{name: f1, address: "10.0.0.4:80"}]}
   c: {client_address: proxy-v2, surrogates: [{name: c1, address: "10.0.0.5:443"}]}
   kept: {source: keep, surrogates: [{name: k1, address: "10.0.0.6:443"}]}
+  six: {surrogates: [{name: six1, address: "[2001:db8::1]:80"}]}
+  loop: {surrogates: [{name: loop1, address: "127.0.0.1:8080"}]}
 `
 
 // script is a Decider in a world of a test's own: packets come in when the test says so, and time passes when all wait.
@@ -70,6 +73,7 @@ type script struct {
 	forgot   []clientKey
 	names    []string                 // what KeepName and KeepHead got
 	noLegs   map[uint16]time.Duration // surrogates that have no leg: how long until one says so
+	noPlace  bool                     // limits.sessions is reached
 	local    map[uint16]bool
 	onWait   func() // called while a leg is waited for
 	verdicts *fallback.Verdicts
@@ -343,12 +347,15 @@ func (l legsOf) Local(surrogate uint16) bool {
 func (l legsOf) WaitIdle(ctx context.Context, surrogate uint16, _ uint8) error {
 	l.mu.Lock()
 	after, none := l.noLegs[surrogate]
-	call := l.onWait
+	call, full := l.onWait, l.noPlace
 	l.mu.Unlock()
 	if call != nil {
 		call()
 	}
-	if !none {
+	switch {
+	case full:
+		return fmt.Errorf("%w: %w", legs.ErrNoLeg, legs.ErrNoPlace)
+	case !none:
 		return nil
 	}
 	select {

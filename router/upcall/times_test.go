@@ -40,7 +40,7 @@ func TestSilentHead(t *testing.T) {
 			time.Sleep(silence - time.Millisecond)
 			s.expect()
 			time.Sleep(2 * time.Millisecond)
-			s.expect(outcome.Proxied)
+			s.expect(outcome.Stalled)
 			s.expectReplayed(part)
 			s.expectNothingHeld()
 		})
@@ -62,13 +62,13 @@ func TestSilentHead(t *testing.T) {
 			time.Sleep(silence * 6 / 10)
 			s.sends(anna, web, 1, 0, first)
 		}
-		s.expect(outcome.Proxied)
+		s.expect(outcome.Stalled)
 	})
 	run(t, func(s *script) { // as a next request
 		s.asks(anna, web, 1, acked)
 		s.sends(anna, web, 1, 0, first)
 		time.Sleep(silence + time.Millisecond)
-		s.expect(outcome.Proxied)
+		s.expect(outcome.Stalled)
 	})
 }
 
@@ -114,7 +114,7 @@ func TestSilentHello(t *testing.T) {
 			time.Sleep(wait - time.Millisecond)
 			s.expect()
 			time.Sleep(2 * time.Millisecond)
-			s.expect(outcome.Proxied)
+			s.expect(outcome.Stalled)
 			s.expectReplayed(hello[:100])
 			s.expectNothingHeld()
 		})
@@ -275,7 +275,7 @@ func TestFlood(t *testing.T) {
 		s.sends(anna, web, 1, 0, get("a.test"))
 		s.expect()
 		time.Sleep(2 * silence) // the flood is a socket's
-		s.expect(slices.Repeat([]outcome.Outcome{outcome.Proxied}, 64)...)
+		s.expect(slices.Repeat([]outcome.Outcome{outcome.Stalled}, 64)...)
 		s.sends(anna, web, 1, 0, get("a.test"))
 		s.expect(outcome.Spliced)
 		s.expectNothingHeld()

@@ -109,6 +109,23 @@ type RouterVIP struct {
 
 	Certificates []RouterCertificate `json:"certificates,omitempty"` // the router's own
 	Controller   *RouterController   `json:"controller,omitempty"`   // in mode reactive
+	Proxied      *RouterProxied      `json:"proxied,omitempty"`      // in modes handoff and proxy
+}
+
+// RouterProxied counts the connections and requests that a VIP's socket proxies.
+type RouterProxied struct {
+	Live        int               `json:"live"`                 // connections
+	Connections map[string]uint64 `json:"connections"`          // since the socket was opened, by reason
+	Requests    uint64            `json:"requests"`             // of VIPs whose requests are read
+	Interfaces  []string          `json:"interfaces,omitempty"` // on which connections have come in that are not the VIP's
+}
+
+// Total is the number of connections, for whatever reason.
+func (p *RouterProxied) Total() (n uint64) {
+	for _, one := range p.Connections {
+		n += one
+	}
+	return n
 }
 
 // RouterController is what a VIP of mode reactive has of its controller.

@@ -23,6 +23,7 @@ import (
 	"baton/router/health"
 	"baton/router/legs"
 	"baton/router/metrics"
+	"baton/router/outcome"
 	"baton/router/policies"
 	"baton/router/quic"
 	"baton/router/route"
@@ -187,7 +188,8 @@ func (r *Router) makeDeciders() {
 	r.servers = vips.New(vips.Options{
 		Addresses: r.addresses, Access: r.access, Metrics: r.metrics, Log: r.log, Snapshot: r.current,
 		TakeChosen:   func(client, vip netip.AddrPort) string { return r.decider.TakeChosen(client, vip) },
-		ForgetClient: r.kernel.ForgetClient, Spawn: r.start,
+		TakeReason:   func(client, vip netip.AddrPort) outcome.Outcome { return r.decider.TakeReason(client, vip) },
+		ForgetClient: r.kernel.ForgetClient, Spawn: r.start, Attached: r.kernel.Attached,
 		Blame: func(surrogate string, kind fallback.FailureKind) { blame(r.health, surrogate, kind) },
 		Pick: func(p *state.Pool, q *state.Question, exclude []string, method string) (state.Choice, bool) {
 			return r.policies.Pick(p, q, exclude, method, sessions)

@@ -106,7 +106,7 @@ func (r *Router) Status() (api.RouterStatus, error) {
 		if v.Mode == config.Handoff {
 			vip.Pipelining = string(v.Pipelining)
 		}
-		vip.Controller = r.servers.ControllerStatus(v.Address)
+		vip.Controller, vip.Proxied = r.servers.ControllerStatus(v.Address), r.servers.ProxiedStatus(v.Address)
 		st.VIPs = append(st.VIPs, vip)
 	}
 	for _, p := range s.Pools {
@@ -187,8 +187,18 @@ func (r *Router) explain(q api.RouterQuestion) (api.RouterExplanation, error) {
 		return api.RouterExplanation{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)
 	}
 	out := Explained(e)
+	out.Steps = append(out.Steps, explainProxied(out.VIP, r.servers.ProxiedStatus(out.VIP))...)
 	out.Steps = append(out.Steps, explainPlaces(r.legs.Places())...)
 	return out, nil
+}
+
+// explainProxied is a step of an explanation after connections for the VIP have come in where they are not spliced.
+func explainProxied(vip netip.AddrPort, p *api.RouterProxied) []string {
+	if p == nil || len(p.Interfaces) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%-10s proxied, if it comes in on %s, as %d connections did: not in the interfaces of %v",
+		"but", strings.Join(p.Interfaces, " or "), p.Connections[string(outcome.Interface)], vip)}
 }
 
 // explainPlaces is a step of an explanation while new sessions find no place.
@@ -196,8 +206,8 @@ func explainPlaces(p legs.Places) []string {
 	if !p.Full {
 		return nil
 	}
-	return []string{fmt.Sprintf("%-10s %s: the table of sessions is full (limits.sessions: %d); clients for whom no idle leg is left are proxied",
-		"now", outcome.NoPlace, p.Limit)}
+	return []string{fmt.Sprintf("%-10s %s: the table of sessions is full (limits.sessions: %d); "+
+		"clients that find no idle leg are proxied", "now", outcome.NoPlace, p.Limit)}
 }
 
 // accessLogs is the status of the access log's outputs.

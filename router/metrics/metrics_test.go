@@ -25,8 +25,9 @@ var vip = netip.MustParseAddrPort("10.9.9.9:80")
 // status has at least one series of each name.
 func status() api.RouterStatus {
 	return api.RouterStatus{
-		Process: api.Process{Loaded: time.Unix(1700000000, 0), Reloads: 1, ReloadsFailed: 2},
-		Packets: map[string]uint64{"forwarded": 1 << 40, "drop_nomem": 0}, Sessions: 3, Places: 25, Limit: 131072,
+		Process:  api.Process{Loaded: time.Unix(1700000000, 0), Reloads: 1, ReloadsFailed: 2},
+		Packets:  map[string]uint64{"forwarded": 1 << 40, "drop_nomem": 0},
+		Sessions: 3, Places: 25, Limit: 131072,
 		AccessLogs: []api.RouterAccessLog{
 			{Output: "stdout", Written: 9, Skipped: 8, Lost: map[string]uint64{"queue": 7, "size": 0}},
 			{Output: "otlp http://c:4318/v1/logs", Error: "refused"},
@@ -40,7 +41,10 @@ func status() api.RouterStatus {
 			}},
 		}}},
 		VIPs: []api.RouterVIP{{Address: vip, Certificates: []api.RouterCertificate{{File: "/a.pem", Expires: time.Unix(1900000000, 0)}},
-			Controller: &api.RouterController{Connected: true, IdleLegs: 8, HandedOver: 11, Proxied: map[string]uint64{"undone": 2}}}},
+			Controller: &api.RouterController{
+				Connected: true, IdleLegs: 8, HandedOver: 11, Proxied: map[string]uint64{"undone": 2},
+			},
+			Proxied: &api.RouterProxied{Connections: map[string]uint64{"interface": 50, "no leg": 0}, Requests: 51}}},
 		Overlaps: []api.RouterOverlap{{VIP: vip, Pool: "video", Other: "shop", Names: []string{"*.test", "a.test"}}},
 	}
 }
@@ -94,6 +98,9 @@ func TestSeries(t *testing.T) {
 		`baton_router_packets_total{verdict="forwarded"} 1.099511627776e+12`,
 		`baton_router_packets_total{verdict="drop_nomem"} 0`,
 		`baton_router_sessions 3`,
+		`baton_router_proxied_connections_total{reason="interface",vip="10.9.9.9:80"} 50`,
+		`baton_router_proxied_connections_total{reason="no leg",vip="10.9.9.9:80"} 0`,
+		`baton_router_proxied_requests_total{vip="10.9.9.9:80"} 51`,
 		`baton_router_session_places 25`,
 		`baton_router_sessions_limit 131072`,
 		`baton_router_kernel_handoffs_total{surrogate="s1"} 4`,

@@ -7,6 +7,7 @@ import (
 
 	"baton/api"
 	"baton/exporter"
+	"baton/router/outcome"
 )
 
 // Series exports a router's status.
@@ -16,7 +17,7 @@ func Series(s *api.RouterStatus) []exporter.Number {
 		n.Counter("packets_total", "Packets by verdict.", s.Packets[verdict], "verdict", verdict)
 	}
 	n.GaugeInt("sessions", "Sessions that the kernel has spliced.", s.Sessions)
-	n.GaugeInt("session_places", "Places of the table of sessions that are in use: by sessions, idle legs and legs that are being opened.", s.Places)
+	n.GaugeInt("session_places", "Places of the table of sessions that are in use, by sessions and legs.", s.Places)
 	n.GaugeInt("sessions_limit", "Places of the table of sessions: limits.sessions.", s.Limit)
 	for _, p := range s.Pools {
 		for i := range p.Surrogates {
@@ -31,6 +32,7 @@ func Series(s *api.RouterStatus) []exporter.Number {
 			n.Gauge("own_certificate_expires_timestamp_seconds", "When a certificate of the router's own expires.", float64(c.Expires.Unix()), "vip", v.Address.String(), "file", c.File)
 		}
 		ofController(&n, v.Address.String(), v.Controller)
+		ofProxied(&n, v.Address.String(), v.Proxied)
 	}
 	for _, o := range s.Overlaps {
 		n.GaugeInt("certificate_overlaps", "Names by which certificates of two pools of a VIP overlap: browsers may send requests to the wrong one.", len(o.Names),
@@ -67,6 +69,18 @@ func ofController(n *exporter.Numbers, vip string, c *api.RouterController) {
 	n.Counter("reactive_sessions_total", help, c.HandedOver, "vip", vip, "result", "handed_over", "reason", "")
 	for _, why := range slices.Sorted(maps.Keys(c.Proxied)) {
 		n.Counter("reactive_sessions_total", help, c.Proxied[why], "vip", vip, "result", "proxied", "reason", why)
+	}
+}
+
+func ofProxied(n *exporter.Numbers, vip string, p *api.RouterProxied) {
+	if p == nil {
+		return
+	}
+	n.Counter("proxied_requests_total", "Requests that were proxied to a surrogate.", p.Requests, "vip", vip)
+	for _, why := range slices.Sorted(maps.Keys(p.Connections)) {
+		n.Counter("proxied_connections_total",
+			"Client connections that are not spliced but proxied, by reason: "+outcome.ListReasons()+".",
+			p.Connections[why], "vip", vip, "reason", why)
 	}
 }
 

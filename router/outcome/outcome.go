@@ -2,7 +2,10 @@
 // explanations, in the reference and in code.
 package outcome
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Outcome tells what became of a request.
 type Outcome string
@@ -25,16 +28,35 @@ const (
 	LocalSurrogate Outcome = "local surrogate" // the surrogate is on this host
 	OtherFamily    Outcome = "other family"    // the surrogate's address is of another family than the VIP
 	Stalled        Outcome = "stalled"         // the rest of its head or hello does not come
+	// Of connections that sockets have accepted by themselves, as no kernel program has seen them.
+	Interface   Outcome = "interface"    // they come in on an interface that is not one of the VIP's
+	LocalClient Outcome = "local client" // the client is on this host
+	Mode        Outcome = "mode"         // the VIP's mode is proxy
 )
 
-// All are all outcomes.
+// All are all outcomes of decisions.
 var All = []Outcome{
 	Spliced, Proxied, Refused, NoRoute, NoSurrogate, Bypass, Pipelined, ClientField, NotInsertable,
 	NoLeg, NoPlace, LocalSurrogate, OtherFamily, Stalled,
 }
 
-// List has all outcomes in one line.
+// Reasons are those for which connections are proxied.
+var Reasons = []Outcome{
+	Proxied, Pipelined, ClientField, NotInsertable, NoLeg, NoPlace, LocalSurrogate, OtherFamily, Stalled,
+	Interface, LocalClient, Mode,
+}
+
+// Shortages are the reasons that tell of a mistake or a limit, and not of what clients ask for.
+var Shortages = []Outcome{Interface, NoLeg, NoPlace}
+
+// IsProxied reports whether a socket reads the client's requests, and proxies them.
+func (o Outcome) IsProxied() bool { return slices.Contains(Reasons, o) }
+
+// List has all outcomes of decisions in one line.
 func List() string { return joinWords(All) }
+
+// ListReasons has all reasons in one line.
+func ListReasons() string { return joinWords(Reasons) }
 
 func joinWords(all []Outcome) string {
 	words := make([]string, len(all))

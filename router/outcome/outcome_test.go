@@ -6,20 +6,31 @@ import (
 	"testing"
 )
 
-// TestGuide: the guide's row of the metric names each outcome.
+// TestGuide: the guide's rows of the metrics name each outcome.
 func TestGuide(t *testing.T) {
 	guide, err := os.ReadFile("../../docs/router.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, row, ok := strings.Cut(string(guide), "| `decision_duration_seconds` |")
-	row, _, _ = strings.Cut(row, "\n")
-	if !ok {
-		t.Fatal("the guide has no row for decision_duration_seconds")
+	for metric, all := range map[string][]Outcome{"decision_duration_seconds": All, "proxied_connections_total": Reasons} {
+		_, row, ok := strings.Cut(string(guide), "| `"+metric+"` |")
+		row, _, _ = strings.Cut(row, "\n")
+		if !ok {
+			t.Fatalf("the guide has no row for %s", metric)
+		}
+		for _, o := range all {
+			if !strings.Contains(row, string(o)) {
+				t.Errorf("the guide's row for %s does not have %q", metric, o)
+			}
+		}
 	}
+}
+
+func TestIsProxied(t *testing.T) {
 	for _, o := range All {
-		if !strings.Contains(row, string(o)) {
-			t.Errorf("the guide's row does not have %q", o)
+		answered := o == Spliced || o == Refused || o == NoRoute || o == NoSurrogate || o == Bypass
+		if o.IsProxied() == answered {
+			t.Errorf("%s: proxied %v", o, o.IsProxied())
 		}
 	}
 }

@@ -129,7 +129,7 @@ func (d *Decider) splice(ctx context.Context, s *state.Snapshot, p *pending, w *
 		d.forget(p)
 		return nil
 	}
-	d.chosen.take(p.key()) // left by an earlier session on the same port
+	d.chosen.takeValue(p.key()) // left by an earlier session on the same port
 	class := client.Class(d.o.MSS)
 	var tried []string
 	bypass, why := "", outcome.NoLeg
@@ -142,7 +142,7 @@ func (d *Decider) splice(ctx context.Context, s *state.Snapshot, p *pending, w *
 		sg := &pool.Config.Surrogates[c.At]
 		tried = append(tried, sg.Name)
 		if never := d.neverSpliced(s, w, pool, c.At); never != "" {
-			d.chosen.put(p.key(), sg.Name, time.Now())
+			d.chosen.keepValue(p.key(), sg.Name, time.Now())
 			why = never
 			break
 		}

@@ -28,13 +28,14 @@ func TestOutcomes(t *testing.T) {
 		{"malformed", "web", "GET\r\n\r\n", nil, outcome.Refused, 400, ""},
 		{"a malformed chunked body", "web", "POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", nil, outcome.Refused, 400, ""},
 		{"no surrogate is up", "web", get("a.test"), func(s *script) { s.put(snapshotOf(s.snapshot.Compiled, "a1")) }, outcome.NoSurrogate, 503, ""},
-		{"a surrogate on this host", "web", get("a.test"), func(s *script) { s.local[s.snapshot.IDs["a1"]] = true }, outcome.LocalSurrogate, 0, ""},
+		{"a surrogate on this host", "web", get("a.test"), func(s *script) { s.local[s.snapshot.IDs["a1"]] = true },
+			outcome.LocalSurrogate, 0, ""},
 		{"a surrogate on loopback", "mixed", get("a.test"), nil, outcome.LocalSurrogate, 0, ""},
 		{"a surrogate of the other family", "mixed", get("six.test"), nil, outcome.OtherFamily, 0, ""},
 		{"no leg", "web", get("a.test"), func(s *script) { s.noLegs[s.snapshot.IDs["a1"]] = 0 }, outcome.NoLeg, 0, ""},
 		{"no place for a session", "web", get("a.test"), func(s *script) { s.noPlace = true }, outcome.NoPlace, 0, ""},
 		{"no place for a session of TLS", "secure", hello, func(s *script) { s.noPlace = true }, outcome.NoPlace, 0, ""},
-		{"no place, the client's address kept", "keep", hello, func(s *script) { s.noPlace = true }, outcome.NoPlace, 0, ""},
+		{"no place, the address kept", "keep", hello, func(s *script) { s.noPlace = true }, outcome.NoPlace, 0, ""},
 		{"a leg of the other surrogate", "web", get("two.test"), func(s *script) { s.noLegs[s.snapshot.IDs["t1"]] = 0 }, outcome.Spliced, 0, "t2"},
 		{"two requests at once, held", "hold", get("a.test") + get("a.test"), nil, outcome.Pipelined, 0, ""},
 		{"two requests at once, passed", "web", get("a.test") + get("a.test"), nil, outcome.Spliced, 0, "a1"},
@@ -58,6 +59,9 @@ func TestOutcomes(t *testing.T) {
 				s.expectReplayed(tt.text)
 				s.expectVerdict(anna, tt.status)
 				s.expectNothingHeld()
+				if why := s.decider.TakeReason(anna, at); why != tt.want && tt.want != outcome.Spliced {
+					t.Errorf("the socket is given reason %q, want %q", why, tt.want)
+				}
 				d := s.decision(anna, at)
 				if d.Local != (tt.to == "") {
 					t.Errorf("decision %+v, want surrogate %q", d, tt.to)
@@ -161,7 +165,7 @@ func TestChosenForTheProxy(t *testing.T) {
 		}
 		s.opens(anna, web, 1)
 		s.sends(anna, web, 1, 0, get("a.test"))
-		time.Sleep(chosenLife + 2*expireEvery)
+		time.Sleep(handedOverLife + 2*expireEvery)
 		if got := s.decider.TakeChosen(anna, web); got != "" {
 			t.Errorf("chosen %q long after", got)
 		}

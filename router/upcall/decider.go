@@ -67,8 +67,9 @@ type Options struct {
 // Decider decides for clients whose request the kernel did not decide. It keeps their packets, none of which is acknowledged,
 // until a request or a hello is whole, and replays them when the kernel has the decision.
 type Decider struct {
-	o      Options
-	chosen chosen
+	o       Options
+	chosen  handedOver[string] // surrogates
+	reasons handedOver[outcome.Outcome]
 
 	mu       sync.Mutex
 	clients  map[clientKey]*pending
@@ -138,5 +139,10 @@ func (d *Decider) stop() {
 // TakeChosen returns the surrogate that was chosen for a client that has been handed over to a socket, and forgets it; "" if none
 // was.
 func (d *Decider) TakeChosen(client, vip netip.AddrPort) string {
-	return d.chosen.take(clientKey{client, vip})
+	return d.chosen.takeValue(clientKey{client, vip})
+}
+
+// TakeReason returns why a client has been handed over to a socket, and forgets it; "" if it was not, or long ago.
+func (d *Decider) TakeReason(client, vip netip.AddrPort) outcome.Outcome {
+	return d.reasons.takeValue(clientKey{client, vip})
 }

@@ -63,6 +63,7 @@ func (d *Decider) assignToSocket(x departure) {
 		} else {
 			verdicts.Take(p.client) // left by an earlier session on the same port
 		}
+		d.reasons.keepValue(p.key(), x.why, time.Now())
 	})
 	if err != nil {
 		d.o.Log.Debug("cannot hand client over to the proxy", "client", p.client, "err", err)
@@ -90,7 +91,8 @@ func (d *Decider) expireClients(ctx context.Context) {
 			}
 			d.replayed.dropOld(now)
 			d.mu.Unlock()
-			d.chosen.expire(now)
+			d.chosen.expireValues(now)
+			d.reasons.expireValues(now)
 		}
 	}
 }

@@ -4,17 +4,23 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
+
+	"baton/router/outcome"
 )
 
 // lingerTime is how long packets of a closed connection still go to its socket.
 const lingerTime = 15 * time.Second
 
-// listener ends the assignments of clients to sockets when their connections have ended.
+// listener counts what is proxied, and ends the assignments of clients to sockets when their connections have ended.
 type listener struct {
 	net.Listener
 	forgetClient func(client, vip netip.AddrPort)
+	findReason   func(vip, client netip.AddrPort, c syscall.Conn, p *proxied) outcome.Outcome
 	vip          netip.AddrPort
+	proxied      *proxied
 
 	mu   sync.Mutex
 	last map[netip.AddrPort]*conn // by client
@@ -27,6 +33,12 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 	remote, _ := netip.ParseAddrPort(c.RemoteAddr().String())
 	v := &conn{Conn: c, l: l, client: netip.AddrPortFrom(remote.Addr().Unmap(), remote.Port())}
+	if raw, ok := c.(syscall.Conn); ok {
+		if why := l.findReason(l.vip, v.client, raw, l.proxied); why != "" {
+			l.proxied.countConnection(why)
+			v.counted.Store(true)
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last[v.client] = v
@@ -45,8 +57,9 @@ func (l *listener) forget(v *conn) {
 
 type conn struct {
 	net.Conn
-	l      *listener
-	client netip.AddrPort
+	l       *listener
+	client  netip.AddrPort
+	counted atomic.Bool // as proxied and alive
 }
 
 // NetConn is the connection as the kernel knows it.
@@ -62,6 +75,9 @@ func (c *conn) CloseWrite() error {
 
 func (c *conn) Close() error {
 	err := c.Conn.Close()
+	if c.counted.CompareAndSwap(true, false) {
+		c.l.proxied.live.Add(-1)
+	}
 	time.AfterFunc(lingerTime, func() { c.l.forget(c) })
 	return err
 }

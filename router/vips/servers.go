@@ -18,6 +18,7 @@ import (
 	"baton/router/fallback"
 	"baton/router/health"
 	"baton/router/metrics"
+	"baton/router/outcome"
 	"baton/router/passthrough"
 	"baton/router/reactive"
 	"baton/router/state"
@@ -36,6 +37,10 @@ type Options struct {
 	Pick func(p *state.Pool, q *state.Question, exclude []string, method string) (state.Choice, bool)
 	// TakeChosen returns the surrogate that was chosen for a client before it was handed over; "" if none was.
 	TakeChosen func(client, vip netip.AddrPort) string
+	// TakeReason returns why a client was handed over; "" if it was not.
+	TakeReason func(client, vip netip.AddrPort) outcome.Outcome
+	// Attached are the interfaces on which the kernel sees the clients of VIPs of mode handoff.
+	Attached func() []int
 	// ForgetClient ends the assignment of a client to its socket.
 	ForgetClient func(client, vip netip.AddrPort)
 	// Blame gets a surrogate that did not answer.
@@ -49,6 +54,7 @@ type Servers struct {
 	o Options
 
 	stopped atomic.Bool // no timer may do anything
+	devices devices
 
 	mu sync.Mutex
 	at map[netip.AddrPort]*vipServer
@@ -62,6 +68,7 @@ type vipServer struct {
 	kind     serverKind
 	server   server
 	verdicts *fallback.Verdicts
+	proxied  *proxied
 	address  netip.Addr
 }
 
@@ -135,7 +142,10 @@ func kindOf(v *config.VIP) serverKind {
 
 // open opens a VIP's server.
 func (s *Servers) open(at netip.AddrPort, vip *config.VIP) (_ *vipServer, err error) {
-	v := &vipServer{kind: kindOf(vip), verdicts: fallback.NewVerdicts(maxVerdicts, verdictLife), address: at.Addr()}
+	v := &vipServer{
+		kind: kindOf(vip), verdicts: fallback.NewVerdicts(maxVerdicts, verdictLife), proxied: newProxied(vip.Mode),
+		address: at.Addr(),
+	}
 	if err := s.o.Addresses.Add(v.address); err != nil {
 		return nil, err
 	}
@@ -144,7 +154,7 @@ func (s *Servers) open(at netip.AddrPort, vip *config.VIP) (_ *vipServer, err er
 			err = errors.Join(err, s.o.Addresses.Remove(v.address))
 		}
 	}()
-	if v.server, err = s.makeServer(vip, v.verdicts); err != nil {
+	if v.server, err = s.makeServer(vip, v); err != nil {
 		return nil, err
 	}
 	l, err := fallback.Listen(context.Background(), at) // it does not wait
@@ -153,7 +163,8 @@ func (s *Servers) open(at netip.AddrPort, vip *config.VIP) (_ *vipServer, err er
 	}
 	s.o.Spawn(func(context.Context) error { // Stop ends it
 		err := v.server.Serve(&listener{
-			Listener: l, forgetClient: s.forgetClient, vip: at, last: make(map[netip.AddrPort]*conn),
+			Listener: l, forgetClient: s.forgetClient, findReason: s.findReason, vip: at, proxied: v.proxied,
+			last: make(map[netip.AddrPort]*conn),
 		})
 		if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 			return nil
@@ -164,11 +175,11 @@ func (s *Servers) open(at netip.AddrPort, vip *config.VIP) (_ *vipServer, err er
 }
 
 // makeServer makes the server of a VIP.
-func (s *Servers) makeServer(vip *config.VIP, verdicts *fallback.Verdicts) (server, error) {
+func (s *Servers) makeServer(vip *config.VIP, of *vipServer) (server, error) {
 	if vip.Protocol.Encrypted() {
 		return s.makePassthrough(vip.Address)
 	}
-	proxy, err := s.makeProxy(vip, verdicts)
+	proxy, err := s.makeProxy(vip, of)
 	if err != nil || vip.Mode != config.Reactive {
 		return proxy, err
 	}
@@ -180,7 +191,7 @@ func (s *Servers) makeServer(vip *config.VIP, verdicts *fallback.Verdicts) (serv
 const mostHead = 10 * time.Second
 
 // makeProxy makes the server of a VIP whose requests can be read.
-func (s *Servers) makeProxy(v *config.VIP, verdicts *fallback.Verdicts) (*fallback.Server, error) {
+func (s *Servers) makeProxy(v *config.VIP, of *vipServer) (*fallback.Server, error) {
 	at, mode := v.Address, v.Mode
 	hooks := s.o.Metrics.Fallback(at)
 	count := hooks.Failure
@@ -191,11 +202,14 @@ func (s *Servers) makeProxy(v *config.VIP, verdicts *fallback.Verdicts) (*fallba
 	measure := hooks.Request
 	hooks.Request = func(x fallback.Exchange) {
 		measure(x)
+		if x.Surrogate != "" {
+			of.proxied.requests.Add(1)
+		}
 		s.writeExchange(at, mode, &x)
 	}
 	return fallback.New(fallback.Options{
 		Timeouts: fallback.Timeouts{Head: min(s.o.Snapshot().Config.Timeouts.Handshake, mostHead)},
-		VIP:      at, Mode: mode, Decide: s.decideRequest, Verdicts: verdicts, Certificates: v.Certificates(),
+		VIP:      at, Mode: mode, Decide: s.decideRequest, Verdicts: of.verdicts, Certificates: v.Certificates(),
 		Dial: health.Dialer(nil).DialContext, Hooks: hooks, Log: s.o.Log,
 	})
 }

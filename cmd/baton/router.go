@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -116,6 +117,7 @@ func fitRouter(file string, have *part.Checked) error {
 	if err := router.CheckHost(cfg); err != nil {
 		have.Warnings = append(have.Warnings, strings.Split(err.Error(), "\n")...)
 	}
+	have.Warnings = append(have.Warnings, router.WarnHost(cfg)...)
 	return nil
 }
 
@@ -192,7 +194,7 @@ func routerStatus(ctx context.Context, client *api.Client) (part.Status, error) 
 func printRouter(out io.Writer, s *api.RouterStatus, wide bool, now time.Time) error {
 	fmt.Fprintf(out, "baton %s, pid %d, up %s, %d of %d sessions in use\n", s.Version, s.PID, cli.Age(now, s.Started), s.Sessions, s.Limit)
 	if s.Full {
-		fmt.Fprintln(out, "the table of sessions is full: clients for whom no idle leg is left are proxied; raise limits.sessions")
+		fmt.Fprintln(out, "the table of sessions is full: clients that find no idle leg are proxied; raise limits.sessions")
 	}
 	if wide {
 		fmt.Fprintf(out, "%s, read %s ago; Linux %s\n", s.Config, cli.Age(now, s.Loaded), s.Kernel)
@@ -210,6 +212,12 @@ func printRouter(out io.Writer, s *api.RouterStatus, wide bool, now time.Time) e
 		fmt.Fprintf(out, "VIP %s, %s %s%s, %s\n", v.Address, v.Mode, v.Protocol, over, cli.Count(v.Routes, "route"))
 		if c := v.Controller; c != nil {
 			fmt.Fprintf(out, "  %s\n", controllerText(c))
+		}
+		if p := v.Proxied; p != nil && (wide || p.Total() > 0) {
+			fmt.Fprintf(out, "  %s\n", proxiedText(p))
+			if len(p.Interfaces) > 0 {
+				fmt.Fprintf(out, "  clients come in on %s, which is not in its interfaces\n", strings.Join(p.Interfaces, ", "))
+			}
 		}
 	}
 	if q := s.QUIC; q != nil {
@@ -278,4 +286,24 @@ func controllerText(c *api.RouterController) string {
 		text += fmt.Sprintf(", %d proxied (%s)", c.Proxied[why], why)
 	}
 	return text
+}
+
+// proxiedText describes the connections that a VIP's socket proxies, by reason.
+func proxiedText(p *api.RouterProxied) string {
+	text := fmt.Sprintf("proxied: %s (%d live), %s", cli.Count(int(p.Total()), "connection"), p.Live,
+		cli.Count(int(p.Requests), "request"))
+	before := "; "
+	for _, why := range proxiedReasons(p) {
+		text += fmt.Sprintf("%s%s: %d", before, why, p.Connections[why])
+		before = ", "
+	}
+	return text
+}
+
+// proxiedReasons lists the reasons that have occurred, the most frequent first.
+func proxiedReasons(p *api.RouterProxied) []string {
+	all := slices.Sorted(maps.Keys(p.Connections))
+	all = slices.DeleteFunc(all, func(why string) bool { return p.Connections[why] == 0 })
+	slices.SortStableFunc(all, func(a, b string) int { return cmp.Compare(p.Connections[b], p.Connections[a]) })
+	return all
 }

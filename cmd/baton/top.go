@@ -29,8 +29,9 @@ func topCommand(e cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top",
 		Short: "Show live sessions, rates, surrogates and verdicts of this host's parts",
-		Long: `Show what the parts that run on this host do, in the terminal, once a second: live sessions, rates, surrogates (and relays' peers, links,
-ports and the like) and verdicts on packets. Keys: l, r, b and n sort by what is live, rate, bytes and name; space pauses; q quits.
+		Long: `Show what the parts that run on this host do, in the terminal, once a second: live sessions, rates,
+surrogates (and relays' peers, links, ports and the like), what a router proxies at each VIP with the first reason, and
+verdicts on packets. Keys: l, r, b and n sort by what is live, rate, bytes and name; space pauses; q quits.
 With --once, or as JSON or YAML, it prints once; rates are those of a second.`,
 		Example: "  baton top\n  baton top --once --sort rate\n  baton top --control /run/baton/router.sock -o json | jq '.items[] | {name, live, rate}'",
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -156,6 +156,12 @@ func (s *topSample) router(p *topPart, x *api.RouterStatus) {
 				Total: u.Handoffs, Bytes: u.BytesTo + u.BytesFrom})
 		}
 	}
+	for i := range x.VIPs {
+		if v := &x.VIPs[i]; v.Proxied != nil && v.Proxied.Total() > 0 {
+			s.item(p, topItem{Kind: "proxied", Name: v.Address.String(), State: proxiedReasons(v.Proxied)[0],
+				Live: uint64(v.Proxied.Live), Total: v.Proxied.Total()})
+		}
+	}
 	s.verdicts(p, x.Packets)
 	if x.QUIC != nil {
 		p.Live += uint64(x.QUIC.Sessions)

@@ -75,7 +75,8 @@ var router = board{"router", "Baton / Router", []row{
 		graph("Events of server legs", "reqps", rate("baton_router_leg_events_total", "event"), "{{event}}"),
 		graph("Server legs", "short", of("baton_router_legs", "state"), "{{state}}"),
 		{title: "Table of sessions", unit: "short", queries: []query{
-			{of("baton_router_session_places", "instance"), "{{instance}} in use"}, {of("baton_router_sessions_limit", "instance"), "{{instance}} limit"},
+			{of("baton_router_session_places", "instance"), "{{instance}} in use"},
+			{of("baton_router_sessions_limit", "instance"), "{{instance}} limit"},
 		}},
 		graph("Time of health checks, 95th percentile", "s", `histogram_quantile(0.95, sum by (surrogate, le) (rate(baton_router_health_check_duration_seconds_bucket{instance=~"$instance"}[$__rate_interval])))`, "{{surrogate}}"),
 		graph("Certificates expire in", "s", `min by (surrogate, server) (baton_router_certificate_expires_timestamp_seconds{instance=~"$instance"}) - time()`, "{{surrogate}} {{server}}"),
@@ -87,6 +88,8 @@ var router = board{"router", "Baton / Router", []row{
 			{`histogram_quantile(0.99, sum by (le) (rate(baton_router_decision_duration_seconds_bucket{instance=~"$instance"}[$__rate_interval])))`, "99 %"},
 		}},
 		graph("Decisions by outcome", "reqps", rate("baton_router_decision_duration_seconds_count", "outcome"), "{{outcome}}"),
+		graph("Connections proxied, not spliced, by reason", "reqps",
+			rate("baton_router_proxied_connections_total", "vip, reason"), "{{vip}} {{reason}}"),
 		graph("Requests answered or proxied", "reqps", rate("baton_router_fallback_requests_total", "vip, code"), "{{vip}} {{code}}"),
 		graph("Refused hellos", "reqps", rate("baton_router_hellos_refused_total", "vip, reason"), "{{vip}} {{reason}}"),
 		graph("Records of the access log", "short", rate("baton_router_access_log_records_total", "output, result"), "{{output}} {{result}}"),

@@ -72,7 +72,7 @@ type Manager struct {
 	mtu   int // of the narrowest interface towards clients
 	// queues to be made without the lock
 	wanted map[kernel.LegQueue]bool
-	short shortage
+	short  shortage
 
 	renewed, routed time.Time // last time of each
 }

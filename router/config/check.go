@@ -3,8 +3,6 @@ package config
 import (
 	"fmt"
 	"net/netip"
-	"slices"
-	"strings"
 
 	"baton/document"
 )
@@ -57,36 +55,22 @@ func (d *decoder) checkVIPs(cfg *Config) map[netip.AddrPort]string {
 				"an address and port of its own")
 		}
 		vips[v.Address], taken[at] = path, path
-		for j, r := range v.Routes {
-			at := fmt.Sprintf("%s.routes[%d]", path, j)
-			if k := slices.IndexFunc(v.Routes[:j], func(earlier Route) bool { return covers(&v, earlier.Match, r.Match) }); k >= 0 {
-				d.WrongAt(d.Place(at), at, fmt.Sprintf("is never reached: the route on line %d matches all that this one does", v.Routes[k].Line),
-					"the more special route first")
-			}
-		}
+		d.checkCovered(path, &v)
 	}
 	return vips
 }
 
-// covers reports whether a matches every request, or hello, of the VIP that b matches. It may report false where that is true: regular expressions and
-// headers are not compared.
-func covers(v *VIP, a, b Match) bool {
-	if v.Protocol.Encrypted() {
-		return coversHello(a, b)
-	}
-	if a.PathRegex != nil || len(a.Headers) > 0 || !strings.HasPrefix(b.PathPrefix, a.PathPrefix) {
-		return false
-	}
-	if a.Host != "" && a.Host != b.Host {
-		suffix, wildcard := strings.CutPrefix(a.Host, "*")
-		if !wildcard || !strings.HasSuffix(strings.TrimPrefix(b.Host, "*"), suffix) {
-			return false
+// checkCovered refuses routes that are never reached.
+func (d *decoder) checkCovered(path string, v *VIP) {
+	earlier := newCoverIndex(v)
+	for i := range v.Routes {
+		if first := earlier.findFirst(i); first >= 0 {
+			at := document.Index(path+".routes", i)
+			d.WrongAt(d.Place(at), at, fmt.Sprintf("is never reached: the route on line %d matches all that this one does", v.Routes[first].Line),
+				"the more special route first")
 		}
+		earlier.addRoute(i)
 	}
-	if len(a.Methods) == 0 {
-		return true
-	}
-	return len(b.Methods) > 0 && !slices.ContainsFunc(b.Methods, func(m string) bool { return !slices.Contains(a.Methods, m) })
 }
 
 func (d *decoder) checkSurrogates(cfg *Config, vips map[netip.AddrPort]string) {

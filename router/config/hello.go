@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"slices"
 
 	"baton/document"
 	"baton/packet/hello"
@@ -120,18 +119,4 @@ func (d *decoder) checkEncryptedPool(p *Pool) {
 	if at := document.Join(path, "hash_query"); p.HashQuery != nil {
 		d.WrongAt(d.Place(at), at, "is a part of the request, which TLS encrypts", "no hash_query: the client's prefix and the name in its hello are hashed")
 	}
-}
-
-// coversHello is covers for routes of an encrypted VIP.
-func coversHello(a, b Match) bool {
-	if a.NoSNI != b.NoSNI {
-		return false
-	}
-	if a.SNI != "" && a.SNI != b.SNI && !hello.Match(a.SNI, b.SNI) {
-		return false
-	}
-	if len(a.ALPN) == 0 {
-		return true
-	}
-	return len(b.ALPN) > 0 && !slices.ContainsFunc(b.ALPN, func(p string) bool { return !slices.Contains(a.ALPN, p) })
 }

@@ -271,3 +271,41 @@ func TestPolicyUpcall(t *testing.T) {
 		}
 	}
 }
+
+// A route for any method applies where none of the request's method does, also to hosts that share a number.
+func TestRouteForAnyMethod(t *testing.T) {
+	const other, posts, any, deep = 0, 1, 2, 3
+	hosts := []Host{{VIP: 3, Name: "a.net", ID: 7}, {VIP: 3, Name: "b.net", ID: 7}, {VIP: 3, Name: "c.net", ID: 65535}}
+	routes := append(everyMethod(Route{VIP: 3, Host: 7, Prefix: "/deep/", Pool: deep}),
+		Route{VIP: 3, Host: 7, Method: AnyMethod, Pool: any},
+		Route{VIP: 3, Host: 7, Method: uint8(routerMethodMETHOD_POST), Prefix: "/post", Pool: posts},
+		Route{VIP: 3, Method: AnyMethod, Pool: other})
+	eachFamily(t, func(t *testing.T, f family) {
+		k := newRig(t)
+		k.tap()
+		k.vip(f, func(v *VIP) { v.OnePool = false })
+		k.must(k.SetRoutes(hosts, routes))
+		for pool := range uint16(4) {
+			k.must(k.SetPool(pool, Pool{Policy: RoundRobin, Table: []uint16{pool}}))
+		}
+		k.legsOf(f, 4, 8)
+		for n, tc := range []struct {
+			method, path, host string
+			want               int
+		}{
+			{"GET", "/", "a.net", any}, {"POST", "/", "b.net", any}, {"DELETE", "/post", "a.net", any}, {"POST", "/post", "b.net", posts},
+			{"PUT", "/deep/x", "b.net", deep}, {"HEAD", "/x", "d.net", other}, {"GET", "/", "c.net", -1}, {"PATCH", "/", "a.net", -1},
+		} {
+			if got := k.handedTo(newClient(k, f.nth(n), f.usual()), tc.method+" "+tc.path+" HTTP/1.1\r\nHost: "+tc.host+"\r\n\r\n"); got != tc.want {
+				t.Errorf("%s %s of %s: got %d, want %d", tc.method, tc.path, tc.host, got, tc.want)
+			}
+		}
+		k.must(k.SetRoutes(nil, nil))
+		if left := count(k, k.maps.Routes); left != 0 {
+			t.Errorf("%d routes are left", left)
+		}
+	})
+	if err := (&Router{}).writeRoutes(0, nil, []Route{{Method: AnyMethod, Prefix: "/a"}}); err == nil {
+		t.Error("a prefix for any method is accepted")
+	}
+}

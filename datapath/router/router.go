@@ -29,6 +29,7 @@ type Options struct {
 	Sessions int    // splices: idle legs and sessions together
 	Pending  int    // undecided clients, and entries of SYN options
 	Legs     int    // idle legs per surrogate and class
+	Hosts    int    // named in routes; 0: 65,536
 }
 
 // Router is the request router's data path in the kernel.
@@ -130,6 +131,9 @@ func (r *Router) Adopted() bool { return r.adopted }
 // Sessions is the capacity of the state in splices.
 func (r *Router) Sessions() int { return int(r.maps.Splices.MaxEntries()) }
 
+// Hosts is how many hosts routes can name.
+func (r *Router) Hosts() int { return int(r.maps.Hosts.MaxEntries()) / int(routerBoundGENERATIONS) }
+
 func (r *Router) load(pinned map[string]*ebpf.Map) error {
 	spec, err := loadRouter()
 	if err != nil {
@@ -143,6 +147,9 @@ func (r *Router) load(pinned map[string]*ebpf.Map) error {
 	spec.Maps[routerMapAuthorities].MaxEntries = uint32(r.options.Sessions)
 	spec.Maps[routerMapSynOptions].MaxEntries = uint32(r.options.Pending)
 	spec.Maps[routerMapIdleLegs].InnerMap.MaxEntries = uint32(r.options.Legs)
+	if r.options.Hosts > 0 {
+		spec.Maps[routerMapHosts].MaxEntries = uint32(r.options.Hosts) * uint32(routerBoundGENERATIONS)
+	}
 	spec.Maps[routerMapLogPages].MaxEntries = uint32(r.options.Sessions)/uint32(routerBoundLOG_PAGE) + 1
 
 	var objs routerObjects

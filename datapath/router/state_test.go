@@ -27,7 +27,7 @@ func open(t *testing.T, o Options) *Router {
 // The state outlives the process that created it, with its sessions and attachments, and Remove leaves nothing of it.
 func TestStateIsAdopted(t *testing.T) {
 	kerneltest.Need(t)
-	o := Options{State: filepath.Join(datapath.BPFFS, "baton-test"), Sessions: testSessions, Pending: testPending, Legs: testLegs}
+	o := Options{State: filepath.Join(datapath.BPFFS, "baton-test"), Sessions: testSessions, Pending: testPending, Legs: testLegs, Hosts: 1 << 17}
 	lo, err := net.InterfaceByName("lo")
 	if err != nil {
 		t.Fatal(err)
@@ -47,10 +47,10 @@ func TestStateIsAdopted(t *testing.T) {
 		}
 	}
 
-	o.Sessions *= 2 // another size has no effect on an existing state
+	o.Sessions, o.Hosts = 2*o.Sessions, 0 // another size has no effect on an existing state
 	second := open(t, o)
-	if !second.Adopted() || second.Sessions() != testSessions {
-		t.Errorf("adopted: %t, with %d sessions", second.Adopted(), second.Sessions())
+	if !second.Adopted() || second.Sessions() != testSessions || second.Hosts() != 1<<17 {
+		t.Errorf("adopted: %t, with %d sessions and %d hosts", second.Adopted(), second.Sessions(), second.Hosts())
 	}
 	if at := second.Attached(); len(at) != 1 || at[0] != lo.Index {
 		t.Errorf("attached to %v, want %d", at, lo.Index)

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 
@@ -241,11 +242,32 @@ type Host struct {
 // Route applies to requests whose longest matching prefix is Prefix.
 type Route struct {
 	VIP, Host uint16
-	Method    uint8
+	Method    uint8  // AnyMethod with Prefix "" alone
 	Prefix    string // at most RouteBytes
 	Pool      uint16
 	Upcall    bool
 	Edit      Edit // in place of the pool's
+}
+
+// AnyMethod is the method of a route that applies where no route of the request's method does.
+const AnyMethod = 255
+
+// toKey is the route's key in the kernel: a shorter one holds for all methods, as they come after VIP and host.
+func (p *Route) toKey(generation uint32) (k routerRouteKey, err error) {
+	k.Vip, k.Host = vipID(generation, p.VIP), p.Host
+	switch {
+	case p.Method != AnyMethod:
+		k.Method = p.Method
+		k.Prefixlen = uint32(8 * (int(unsafe.Offsetof(k.Target)-unsafe.Offsetof(k.Vip)) + len(p.Prefix)))
+	case p.Prefix == "":
+		k.Prefixlen = uint32(8 * (unsafe.Offsetof(k.Method) - unsafe.Offsetof(k.Vip)))
+	default:
+		return k, fmt.Errorf("prefix %q for any method", p.Prefix)
+	}
+	if copy(k.Target[:], p.Prefix) < len(p.Prefix) {
+		return k, fmt.Errorf("prefix %q is longer than %d bytes", p.Prefix, RouteBytes)
+	}
+	return k, nil
 }
 
 func (r *Router) writeRoutes(generation uint32, hosts []Host, routes []Route) error {
@@ -261,13 +283,13 @@ func (r *Router) writeRoutes(generation uint32, hosts []Host, routes []Route) er
 		names[k] = uint32(h.ID)
 	}
 	prefixes := make(map[routerRouteKey]routerRoute)
-	for _, p := range routes {
-		k := routerRouteKey{Prefixlen: uint32(8 * (5 + len(p.Prefix))), Vip: vipID(generation, p.VIP), Host: p.Host, Method: p.Method}
-		if copy(k.Target[:], p.Prefix) < len(p.Prefix) {
-			return fmt.Errorf("set routes: prefix %q is longer than %d bytes", p.Prefix, RouteBytes)
+	for i := range routes {
+		p := &routes[i]
+		k, err := p.toKey(generation)
+		if err != nil {
+			return fmt.Errorf("set routes: %w", err)
 		}
 		v := routerRoute{Pool: p.Pool}
-		var err error
 		if v.Header, err = r.headerOf(NoHeader, p.Edit); err != nil {
 			return fmt.Errorf("set routes: %w", err)
 		}

@@ -14,7 +14,9 @@ func numbersInForce(dp *kernel.Router, c *state.Compiled) (*state.Numbers, error
 	if c == nil { // only sessions carry numbers
 		c = new(state.Compiled)
 	}
-	return c.Numbers(names, func() (state.Carried, error) { return carriedNumbers(dp) }), nil
+	n := c.Numbers(names, func() (state.Carried, error) { return carriedNumbers(dp) })
+	n.Hosts = dp.Hosts()
+	return n, nil
 }
 
 // carriedNumbers reads the numbers that splices carry.

@@ -134,7 +134,7 @@ func (r *Router) openHost(cfg *config.Config) (ports legs.PortRange, err error) 
 		return ports, err
 	}
 	r.kernel, err = kernel.Open(kernel.Options{
-		State: cfg.Listen.State, Sessions: cfg.Limits.Sessions, Pending: cfg.Limits.Pending, Legs: r.queued,
+		State: cfg.Listen.State, Sessions: cfg.Limits.Sessions, Pending: cfg.Limits.Pending, Legs: r.queued, Hosts: route.RoomFor(cfg).Hosts,
 	})
 	if err != nil {
 		return ports, err

@@ -176,7 +176,8 @@ func (r *Router) explain(q api.RouterQuestion) (api.RouterExplanation, error) {
 	for _, h := range q.Headers {
 		headers = append(headers, h.Name+": "+h.Value)
 	}
-	e, err := explain.Explain(s.Config, explain.Question{Method: q.Method, URL: q.URL, ALPN: q.ALPN, Client: q.Client, Headers: headers, Shared: s.PolicyOf},
+	rules := explain.Rules{Config: s.Config, Routes: s.Routes, Kernel: s.Kernel}
+	e, err := rules.Explain(explain.Question{Method: q.Method, URL: q.URL, ALPN: q.ALPN, Client: q.Client, Headers: headers, Shared: s.PolicyOf},
 		func(name string) explain.Health {
 			h := r.health.State(name)
 			return explain.Health{

@@ -127,7 +127,11 @@ func (r *request) explain(ctx context.Context, at *part.Asked, q api.RouterQuest
 	if err != nil {
 		return a, cli.UsageError{Err: err}
 	}
-	x, err := explain.Explain(cfg, explain.Question{Method: q.Method, URL: q.URL, ALPN: q.ALPN, Client: q.Client, Headers: r.headers}, explain.AllUp)
+	rules, err := explain.Compile(cfg)
+	if err != nil {
+		return a, cli.UsageError{Err: err}
+	}
+	x, err := rules.Explain(explain.Question{Method: q.Method, URL: q.URL, ALPN: q.ALPN, Client: q.Client, Headers: r.headers}, explain.AllUp)
 	if err != nil {
 		return a, cli.UsageError{Err: err}
 	}

@@ -67,9 +67,10 @@ func (p *Pool) Replaced() []string {
 // ReplacedAt are those of all pools that the VIP's routes lead to, each once.
 func (c *Config) ReplacedAt(v *VIP) []string {
 	var names []string
+	leads := v.LeadsTo()
 	for i := range c.Pools {
 		p := &c.Pools[i]
-		if p.HasFields() && v.leadsTo(p) {
+		if p.HasFields() && leads[p.Name] {
 			for _, name := range p.Replaced() {
 				if !slices.Contains(names, name) {
 					names = append(names, name)
@@ -80,8 +81,13 @@ func (c *Config) ReplacedAt(v *VIP) []string {
 	return names
 }
 
-func (v *VIP) leadsTo(p *Pool) bool {
-	return slices.ContainsFunc(v.Routes, func(r Route) bool { return r.Pool == p.Name })
+// LeadsTo are the names of the pools that the VIP's routes lead to.
+func (v *VIP) LeadsTo() map[string]bool {
+	names := make(map[string]bool)
+	for i := range v.Routes {
+		names[v.Routes[i].Pool] = true
+	}
+	return names
 }
 
 // waysToTell are the client addresses with a form of their own, for messages.
@@ -179,10 +185,11 @@ func (d *decoder) checkFields(cfg *Config) {
 	for i := range cfg.VIPs {
 		v := &cfg.VIPs[i]
 		at := fmt.Sprintf("vips[%d]", i)
+		leads := v.LeadsTo()
 		for j := range cfg.Pools {
 			p := &cfg.Pools[j]
 			switch {
-			case !p.HasFields() || !v.leadsTo(p) || refused[p.Name]:
+			case !p.HasFields() || !leads[p.Name] || refused[p.Name]:
 			case v.Protocol.Encrypted():
 				refused[p.Name] = true
 				d.refuseFields(p, v)

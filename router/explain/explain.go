@@ -47,8 +47,9 @@ type Explanation struct {
 	Mode       config.Mode       `json:"mode,omitempty"`
 	Pipelining config.Pipelining `json:"pipelining,omitempty"` // in mode handoff
 
-	Missed []Missed `json:"missed,omitempty"` // routes that did not match
-	Route  *Route   `json:"route,omitempty"`
+	Missed     []Missed `json:"missed,omitempty"`      // the first routes that did not match
+	MissedMore int      `json:"missed_more,omitempty"` // how many more did not
+	Route      *Route   `json:"route,omitempty"`
 
 	Pool       string        `json:"pool,omitempty"`
 	Policy     config.Policy `json:"policy,omitempty"`
@@ -91,14 +92,27 @@ type Candidate struct {
 	Excluded string  `json:"excluded,omitempty"` // why it is not available
 }
 
-// Explain explains the decision on a request under a configuration. A request that the router would refuse is explained by its
-// Status; an invalid question, such as a URL of another scheme, is an error.
-func Explain(cfg *config.Config, q Question, health func(surrogate string) Health) (*Explanation, error) {
-	raw, authority, err := q.bytes()
+// Rules are what decides: a configuration, and what is compiled of it, which a running router has already.
+type Rules struct {
+	Config *config.Config
+	Routes *route.Table
+	Kernel *route.Kernel // what the kernel looks up
+}
+
+// Compile compiles a configuration for a router that does not run.
+func Compile(cfg *config.Config) (*Rules, error) {
+	table, err := route.Compile(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("explain: %w", err)
 	}
-	table, err := route.Compile(cfg)
+	return &Rules{Config: cfg, Routes: table, Kernel: table.Kernel(route.RoomFor(cfg))}, nil
+}
+
+// Explain explains the decision on a request. A request that the router would refuse is explained by its Status; an invalid
+// question, such as a URL of another scheme, is an error. The time does not grow with the number of hosts.
+func (r *Rules) Explain(q Question, health func(surrogate string) Health) (*Explanation, error) {
+	cfg, table := r.Config, r.Routes
+	raw, authority, err := q.bytes()
 	if err != nil {
 		return nil, fmt.Errorf("explain: %w", err)
 	}
@@ -112,7 +126,7 @@ func Explain(cfg *config.Config, q Question, health func(surrogate string) Healt
 	}
 	e.VIP, e.Mode = cfg.VIPs[vip].Address.String(), cfg.VIPs[vip].Mode
 	if cfg.VIPs[vip].Protocol.Encrypted() {
-		e.hello(&helloed{cfg: cfg, table: table, vip: vip, health: health}, &q, authority)
+		e.hello(&helloed{Rules: r, vip: vip, health: health}, &q, authority)
 		return e, nil
 	}
 	if e.Mode == config.Handoff {
@@ -130,16 +144,14 @@ func Explain(cfg *config.Config, q Question, health func(surrogate string) Healt
 	}
 	e.Request = fmt.Sprintf("%s %s, host %s", req.Method, req.Target, req.Host)
 
-	for _, m := range table.Misses(vip, &req) {
-		e.Missed = append(e.Missed, Missed{Line: m.Line, Why: m.Why})
-	}
+	e.addMisses(table.Misses(vip, &req, mostMissed))
 	matched, ok := table.Match(vip, &req)
 	if !ok {
 		e.end(404, "no route matches", "no route matches")
 		return e, nil
 	}
 	e.Route = &Route{Index: matched.Route, Line: matched.Line, Match: matched.Reason}
-	a := &routed{cfg: cfg, table: table, vip: vip, req: &req, size: size, pool: matched.Pool, rewrite: matched.Rewrite, health: health}
+	a := &routed{Rules: r, vip: vip, req: &req, size: size, pool: matched.Pool, rewrite: matched.Rewrite, health: health}
 	pool := &cfg.Pools[matched.Pool]
 	if pool.Shared != nil {
 		s := q.shared(pool, health)
@@ -172,10 +184,19 @@ func (e *Explanation) end(status int, reason, because string) {
 	e.Action = fmt.Sprintf("the router answers %d", status)
 }
 
+// mostMissed is how many routes that did not match are named: a VIP may have 100,000.
+const mostMissed = 10
+
+func (e *Explanation) addMisses(first []route.Miss, count int) {
+	for _, m := range first {
+		e.Missed = append(e.Missed, Missed{Line: m.Line, Why: m.Why})
+	}
+	e.MissedMore = count - len(first)
+}
+
 // routed is a request with its route.
 type routed struct {
-	cfg     *config.Config
-	table   *route.Table
+	*Rules
 	vip     int
 	req     *head.Request
 	size    int // of the head, in bytes
@@ -187,15 +208,14 @@ type routed struct {
 // decider explains whether the kernel or user space decides, by the rules from which the kernel's tables are made.
 // aside is one more reason for user space.
 func (e *Explanation) decider(a *routed, aside string) {
-	vip, pool := &a.cfg.VIPs[a.vip], &a.cfg.Pools[a.pool]
-	kernel := a.table.Kernel()
-	entry := kernel.Lookup(a.vip, a.req)
+	vip, pool := &a.Config.VIPs[a.vip], &a.Config.Pools[a.pool]
+	entry := a.Kernel.Lookup(a.vip, a.req)
 	for _, why := range []string{
 		onSocket(vip),
 		route.Unread(a.req, a.size),
 		a.unfit(),
 		entry.Why,
-		a.table.Unchosen(a.pool, pool, func(name string) bool { return a.health(name).Local }),
+		a.Routes.Unchosen(a.pool, pool, func(name string) bool { return a.health(name).Local }),
 		route.Unhashed(pool, a.req.Path),
 		aside,
 	} {

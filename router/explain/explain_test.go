@@ -46,6 +46,16 @@ func parse(t *testing.T) *config.Config {
 	return cfg
 }
 
+// explained compiles a configuration and explains a request.
+func explained(t *testing.T, cfg *config.Config, q Question, health func(string) Health) (*Explanation, error) {
+	t.Helper()
+	rules, err := Compile(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules.Explain(q, health)
+}
+
 func TestExplain(t *testing.T) {
 	health := map[string]Health{
 		"l1": {Up: true, Sessions: 4}, "l2": {Up: true, Sessions: 2}, "l3": {Up: true, Sessions: 2},
@@ -127,7 +137,7 @@ decided    in user space: the request is refused before it is routed
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			e, err := Explain(parse(t), tt.question, known)
+			e, err := explained(t, parse(t), tt.question, known)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -140,7 +150,7 @@ decided    in user space: the request is refused before it is routed
 }
 
 func TestExplainInTheKernel(t *testing.T) {
-	e, err := Explain(parse(t), Question{URL: "http://CDN.example.net:80/video/a.mp4?t=1#x"}, AllUp)
+	e, err := explained(t, parse(t), Question{URL: "http://CDN.example.net:80/video/a.mp4?t=1#x"}, AllUp)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +198,7 @@ pools:
 		{"http://[2001:db8::9]/", userSpace, "f1 of pool far can only be proxied", "proxied: the surrogate is of another address family than the VIP"},
 		{"http://127.0.0.1:81/", userSpace, "the VIP is on loopback", "proxied: the VIP is on loopback"},
 	} {
-		e, err := Explain(cfg, Question{URL: tt.url}, health)
+		e, err := explained(t, cfg, Question{URL: tt.url}, health)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +209,7 @@ pools:
 }
 
 func TestExplainAllDown(t *testing.T) {
-	e, err := Explain(parse(t), Question{URL: "http://cdn.example.net/video/a"}, func(string) Health { return Health{Why: "timeout"} })
+	e, err := explained(t, parse(t), Question{URL: "http://cdn.example.net/video/a"}, func(string) Health { return Health{Why: "timeout"} })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,13 +223,13 @@ func TestExplainHashIsTheRoutersChoice(t *testing.T) {
 	chosen := make(map[string]int)
 	for _, path := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"} {
 		q := Question{URL: "http://cdn.example.net/video/" + path}
-		e, err := Explain(parse(t), q, AllUp)
+		e, err := explained(t, parse(t), q, AllUp)
 		if err != nil {
 			t.Fatal(err)
 		}
 		lost := e.Chosen[0]
 		chosen[lost]++
-		after, err := Explain(parse(t), q, func(name string) Health { return Health{Up: name != lost} })
+		after, err := explained(t, parse(t), q, func(name string) Health { return Health{Up: name != lost} })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,7 +259,7 @@ func TestExplainRefusesTheQuestion(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			e, err := Explain(parse(t), tt.question, AllUp)
+			e, err := explained(t, parse(t), tt.question, AllUp)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("Explain = %v, %v, want an error with %q", e, err, tt.want)
 			}
@@ -258,7 +268,7 @@ func TestExplainRefusesTheQuestion(t *testing.T) {
 }
 
 func TestExplanationAsJSON(t *testing.T) {
-	e, err := Explain(parse(t), Question{URL: "http://cdn.example.net/near/x", Client: netip.MustParseAddr("192.0.2.7")}, AllUp)
+	e, err := explained(t, parse(t), Question{URL: "http://cdn.example.net/near/x", Client: netip.MustParseAddr("192.0.2.7")}, AllUp)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +302,7 @@ pools: {p: {source: keep, surrogates: [{name: s, address: "10.2.1.2:80"}]}}
 		false: "spliced, from the client's address and port",
 		true:  "refused: the surrogate is on this host, and cannot be reached from the client's address",
 	} {
-		got, err := Explain(cfg, Question{URL: "http://10.9.9.9/"}, func(string) Health { return Health{Up: true, Local: local} })
+		got, err := explained(t, cfg, Question{URL: "http://10.9.9.9/"}, func(string) Health { return Health{Up: true, Local: local} })
 		if err != nil {
 			t.Fatal(err)
 		}

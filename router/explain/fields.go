@@ -11,16 +11,16 @@ import (
 
 // unfit says why the kernel does not change the request, although it is to change; "" if it does, or need not.
 func (a *routed) unfit() string {
-	if a.rewrite == (config.Rewrite{}) && !a.cfg.Pools[a.pool].HasFields() {
+	if a.rewrite == (config.Rewrite{}) && !a.Config.Pools[a.pool].HasFields() {
 		return ""
 	}
-	_, why := fields.Unfit(a.req, a.size, a.size, a.cfg.ReplacedAt(&a.cfg.VIPs[a.vip]), a.rewrite)
+	_, why := fields.Unfit(a.req, a.size, a.size, a.Config.ReplacedAt(&a.Config.VIPs[a.vip]), a.rewrite)
 	return why
 }
 
 // introduce explains what a surrogate gets that is not the client's.
 func (e *Explanation) introduce(a *routed, client netip.Addr) {
-	v, p := &a.cfg.VIPs[a.vip], &a.cfg.Pools[a.pool]
+	v, p := &a.Config.VIPs[a.vip], &a.Config.Pools[a.pool]
 	if e.Status != 0 {
 		return // the router sends it nothing
 	}

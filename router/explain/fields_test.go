@@ -41,7 +41,7 @@ pools:
 			" gets 100 %\nchosen     w1, redirected to http://10.2.1.1:80\ndecided    in user space: mode redirect reads requests from a socket\n"},
 		"mode proxy": {Question{URL: "http://a:82/", Client: client}, lines + "chosen     w1, proxied\ndecided    in user space: mode proxy reads requests from a socket\n"},
 	} {
-		e, err := Explain(cfg, tt.question, AllUp)
+		e, err := explained(t, cfg, tt.question, AllUp)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ pools:
 			"decided    in user space: the kernel looks up GET, HEAD, POST, PUT and DELETE alone\n"},
 		"redirected": {Question{URL: "http://h:81/a/x"}, "\nrewritten  /b/x, host h:81\nchosen     w1, redirected to http://10.2.1.1:80\ndecided    in user space: mode redirect reads requests from a socket\n"},
 	} {
-		e, err := Explain(cfg, tt.question, AllUp)
+		e, err := explained(t, cfg, tt.question, AllUp)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,13 +8,11 @@ import (
 	"baton/packet/hello"
 	"baton/router/choose"
 	"baton/router/config"
-	"baton/router/route"
 )
 
 // helloed is a hello's VIP and what decides on it.
 type helloed struct {
-	cfg    *config.Config
-	table  *route.Table
+	*Rules
 	vip    int
 	health func(surrogate string) Health
 }
@@ -27,10 +25,8 @@ func (e *Explanation) hello(a *helloed, q *Question, authority string) {
 		e.Request = "hello for " + h.ServerName
 	}
 	e.Request += ", offering " + strings.Join(offered, " ")
-	for _, m := range a.table.MissesHello(a.vip, &h) {
-		e.Missed = append(e.Missed, Missed{Line: m.Line, Why: m.Why})
-	}
-	matched, ok := a.table.MatchHello(a.vip, &h)
+	e.addMisses(a.Routes.MissesHello(a.vip, &h, mostMissed))
+	matched, ok := a.Routes.MatchHello(a.vip, &h)
 	switch {
 	case !ok && h.ServerName == "":
 		e.refuse("no route is for hellos without a name", "missing_extension", "no route matches")
@@ -40,7 +36,7 @@ func (e *Explanation) hello(a *helloed, q *Question, authority string) {
 		return
 	}
 	e.Route = &Route{Index: matched.Route, Line: matched.Line, Match: matched.Reason}
-	vip, pool := &a.cfg.VIPs[a.vip], &a.cfg.Pools[matched.Pool]
+	vip, pool := &a.Config.VIPs[a.vip], &a.Config.Pools[matched.Pool]
 	if pool.Shared != nil {
 		s := q.shared(pool, a.health)
 		e.helloDecider(a, vip, pool, matched.Pool, &h, why(s, q.Client))
@@ -78,10 +74,9 @@ func (e *Explanation) refuse(reason, alert, because string) {
 
 // helloDecider is decider for a hello, which is in one packet and one record.
 func (e *Explanation) helloDecider(a *helloed, vip *config.VIP, p *config.Pool, pool int, h *hello.Hello, aside string) {
-	kernel := a.table.Kernel()
-	entry := kernel.LookupHello(a.vip, h)
+	entry := a.Kernel.LookupHello(a.vip, h)
 	for _, why := range []string{
-		onSocket(vip), entry.Why, a.table.Unchosen(pool, p, func(name string) bool { return a.health(name).Local }), aside,
+		onSocket(vip), entry.Why, a.Routes.Unchosen(pool, p, func(name string) bool { return a.health(name).Local }), aside,
 	} {
 		if why != "" {
 			e.Because = why

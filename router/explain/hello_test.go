@@ -55,7 +55,7 @@ func TestExplainHello(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, err := Explain(cfg, tt.question, AllUp)
+			e, err := explained(t, cfg, tt.question, AllUp)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +75,7 @@ func TestExplainHelloHash(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := netip.MustParseAddr("192.0.2.7")
-	e, err := Explain(cfg, Question{URL: "https://www.example.net", Client: client}, AllUp)
+	e, err := explained(t, cfg, Question{URL: "https://www.example.net", Client: client}, AllUp)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestExplainProtocolTooLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	for length, valid := range map[int]bool{0: false, 1: true, 255: true, 256: false, 258: false} {
-		_, err := Explain(cfg, Question{URL: "https://h2.example.net", ALPN: []string{strings.Repeat("h", length)}}, AllUp)
+		_, err := explained(t, cfg, Question{URL: "https://h2.example.net", ALPN: []string{strings.Repeat("h", length)}}, AllUp)
 		if (err == nil) != valid || err != nil && !strings.Contains(err.Error(), "not 1 to 255 (such as h2)") {
 			t.Errorf("a protocol of %d bytes: %v", length, err)
 		}

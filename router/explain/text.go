@@ -19,6 +19,9 @@ func (e *Explanation) String() string {
 	for _, m := range e.Missed {
 		step("", "not the route on line %d: %s", m.Line, m.Why)
 	}
+	if e.MissedMore > 0 {
+		step("", "nor %d more routes", e.MissedMore)
+	}
 	if e.Route != nil {
 		step("route", "line %d: %s", e.Route.Line, e.Route.Match)
 		step("pool", "%s, policy %s%s%s", e.Pool, e.Policy, prefixed(", ", e.Key), prefixed(", reuse ", string(e.Reuse)))

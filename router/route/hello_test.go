@@ -57,8 +57,8 @@ func TestNameOnly(t *testing.T) {
 	if _, ok := table.MatchHello(0, &hello.Hello{ServerName: "b.net"}); !ok {
 		t.Error("no route for a name")
 	}
-	misses := table.MissesHello(0, &hello.Hello{})
-	if len(misses) != 1 || misses[0].Why != "no match on no_sni" {
+	misses, count := table.MissesHello(0, &hello.Hello{}, 10)
+	if len(misses) != 1 || count != 1 || misses[0].Why != "no match on no_sni" {
 		t.Errorf("misses of a hello without a name: %+v", misses)
 	}
 }
@@ -104,7 +104,7 @@ func TestKernelAgreesWithMatchHello(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k := table.Kernel()
+		k := table.Kernel(RoomOf(MaxHosts))
 		for range 60 {
 			h := &hello.Hello{ServerName: name()}
 			if r.IntN(10) == 0 {

@@ -1,43 +1,63 @@
 package route
 
 import (
-	"fmt"
-	"regexp/syntax"
-	"slices"
+	"encoding/binary"
 	"strings"
-	"unicode/utf8"
 
 	"baton/router/config"
-	"baton/router/head"
 )
 
 // Bounds of the kernel's tables.
 const (
-	MaxKernelHost   = 63        // bytes of a host name that the kernel looks up
-	MaxKernelPrefix = 128       // bytes of a target that the kernel matches
-	MaxPrefixes     = 1 << 16   // entries of the prefix table
-	MaxHosts        = 1<<16 - 1 // of the host table
+	MaxKernelHost   = 63      // bytes of a host name that the kernel looks up
+	MaxKernelPrefix = 128     // bytes of a target that the kernel matches
+	MaxPrefixes     = 1 << 20 // entries of the prefix table
+	LeastHosts      = 1 << 16 // of the host table, whose size is chosen when the data path is made: see HostRoom
+	MaxHosts        = 1 << 20
 )
 
-// A host's id is at most the number of hosts, and 0 is none.
-const _ uint16 = MaxHosts
+// Ids of hosts in the prefix table. Hosts with the same entries share one.
+const (
+	unknownHosts = 0               // that are not in the host table
+	upcallHosts  = 1<<16 - 1       // without any entry
+	maxClasses   = upcallHosts - 1 // of hosts of a VIP with different entries
+)
 
 // Kernel is the tables in which the kernel program looks up a request, in two steps:
 //
 //  1. host id = Hosts[VIP, host], the host in lower case without port; 0 if it is not in the table or the request has none. A
 //     host longer than MaxKernelHost, or in brackets, means Upcall if the VIP has hosts at all;
 //  2. the entry of Prefixes with the longest Prefix of the target's first MaxKernelPrefix bytes, for this VIP, host id and
-//     method. No entry means Upcall.
+//     method, or for any method. No entry means Upcall.
 //
 // The program looks up only requests that head.Parse accepts and for which Unread returns ""; all others are upcalls. The target
 // includes the query: no prefix contains a "?", so a prefix of the target is always a prefix of the path.
 type Kernel struct {
 	Hosts    []HostEntry
 	Prefixes []PrefixEntry
-	LeftOut  int // groups of VIP, host and method beyond MaxPrefixes, left to upcalls
+	LeftOut  []LeftOut // in the order of the VIPs
+
+	table *Table
+	room  Room
+	vips  []kernelVIP
+	under map[entryKey][2]int // from and to which of Prefixes are one host's
 }
 
-// HostEntry maps a host to its id in the prefix table. Ids start at 1 for each VIP.
+// kernelVIP is what Kernel knows of a VIP.
+type kernelVIP struct {
+	onePool int               // to which all requests go as they are; -1: there is none
+	ids     map[string]uint16 // of the hosts in the table
+	unknown []int             // routes that may match requests to other hosts, in the file's order
+	classes map[string]uint16 // ids by their entries
+	missing map[string][]int  // routes of names in hellos that have no room, by the wildcard that stands for the name
+}
+
+type entryKey struct {
+	vip, host uint16
+	method    uint8
+}
+
+// HostEntry maps a host to its id in the prefix table. Ids are per VIP.
 type HostEntry struct {
 	VIP  uint16 // index in Config.VIPs
 	Host string // lower case, no port, at most MaxKernelHost bytes; of an encrypted VIP: or "*." and the rest of a name
@@ -47,14 +67,20 @@ type HostEntry struct {
 // PrefixEntry applies to targets for which Prefix is the longest match.
 type PrefixEntry struct {
 	VIP     uint16 // index in Config.VIPs
-	HostID  uint16 // 0: not in the host table
-	Method  uint8  // see MethodID; NoMethod for hellos
+	HostID  uint16
+	Method  uint8  // see MethodID; AnyMethod, with Prefix "" alone; NoMethod for hellos
 	Prefix  string // at most MaxKernelPrefix bytes; "" for every target
 	Pool    uint16 // index in Config.Pools, when Upcall is false; the same for the next
 	Rewrite config.Rewrite
 	Upcall  bool   // user space decides
-	Why     string // why it does, for people
+	Why     string // why it does, for people; only in the answers of lookups
 }
+
+// Methods of entries that are not of one method.
+const (
+	NoMethod  = 0   // of hellos
+	AnyMethod = 255 // applies where no entry of the method does
+)
 
 // methodIDs are the methods known to the kernel; the id is the index plus one.
 var methodIDs = [...]string{"GET", "HEAD", "POST", "PUT", "DELETE"}
@@ -70,267 +96,217 @@ func MethodID(method []byte) uint8 {
 	return 0
 }
 
-// Kernel compiles the tables of VIPs in mode handoff. The result is deterministic.
-func (t *Table) Kernel() Kernel {
-	var k Kernel
+// Kernel compiles the tables of VIPs in mode handoff that need a lookup, as far as there is room. The result is deterministic.
+func (t *Table) Kernel(room Room) *Kernel {
+	k := &Kernel{table: t, room: room, vips: make([]kernelVIP, len(t.vips)), under: make(map[entryKey][2]int)}
 	for i := range t.vips {
-		switch {
-		case t.vips[i].handoff && t.vips[i].encrypted:
-			k.addNames(uint16(i), t.vips[i].routes)
-		case t.vips[i].handoff:
-			k.addVIP(uint16(i), t.vips[i].routes)
+		k.vips[i] = kernelVIP{onePool: -1}
+		if !t.vips[i].handoff {
+			continue
+		}
+		if k.vips[i].onePool = t.vips[i].onePool(); k.vips[i].onePool < 0 {
+			k.addVIP(i)
 		}
 	}
 	return k
 }
 
-func (k *Kernel) addVIP(vip uint16, routes []rule) {
-	hosts := []string{""} // by id; 0: all other hosts
-	known := make(map[string]bool)
-	for i := range routes {
-		host := routes[i].match.Host
-		if host != "" && host[0] != '*' && len(host) <= MaxKernelHost && !known[host] && len(k.Hosts) < MaxHosts {
-			known[host] = true
-			k.Hosts = append(k.Hosts, HostEntry{VIP: vip, Host: host, ID: uint16(len(hosts))})
-			hosts = append(hosts, host)
-		}
-	}
-	of := indexHosts(routes)
-	all := allOf(routes)
-	for id, host := range hosts {
-		mayMatch := all // of "", which stands for all hosts that are not in the kernel's table
-		if host != "" {
-			mayMatch = of.routesFor(host)
-		}
-		for method := range methodIDs {
-			var under []candidate
-			for _, i := range mayMatch {
-				if c, ok := routes[i].candidate(host, known, methodIDs[method]); ok {
-					under = append(under, c)
-				}
-			}
-			k.addGroup(PrefixEntry{VIP: vip, HostID: uint16(id), Method: uint8(method + 1)}, under)
-		}
-	}
-}
+// isLookedUp reports whether the kernel looks up a host, if it has room for it.
+func isLookedUp(host string) bool { return host != "" && host[0] != '*' && len(host) <= MaxKernelHost }
 
-// hostIndex is the routes, by index, of each host or wildcard ("*.example.net") that they name; "": of those that name
-// none.
-type hostIndex map[string][]int
-
-func indexHosts(routes []rule) hostIndex {
-	of := make(hostIndex)
-	for i := range routes {
-		host := routes[i].match.Host
-		of[host] = append(of[host], i)
-	}
-	return of
-}
-
-// routesFor returns the routes, in the file's order, whose host holds for a request to this one.
-func (of hostIndex) routesFor(host string) []int {
-	found := slices.Concat(of[host], of[""], of["*"])
-	for at := strings.IndexByte(host, '.'); at >= 0; {
-		found = append(found, of["*"+host[at:]]...)
-		next := strings.IndexByte(host[at+1:], '.')
-		if next < 0 {
-			break
-		}
-		at += 1 + next
-	}
-	slices.Sort(found)
-	return found
-}
-
-// allOf returns the indexes of all routes.
-func allOf(routes []rule) []int {
-	all := make([]int, len(routes))
-	for i := range all {
-		all[i] = i
-	}
-	return all
-}
-
-// candidate is a route that matches, or may match, targets that begin with prefix.
-type candidate struct {
-	prefix  string
-	pool    int
-	rewrite config.Rewrite
-	upcall  string // why user space must decide if this is the first; "" if the kernel is sure that it matches
-}
-
-// candidate converts a route for requests of that host and method; host "" means all unknown hosts. Not ok if the route cannot
-// match any of them.
-func (r *rule) candidate(host string, known map[string]bool, method string) (candidate, bool) {
-	m := &r.match
-	c := candidate{prefix: m.PathPrefix, pool: r.pool, rewrite: r.rewrite, upcall: r.unaided}
-	if !methodHolds(m.Methods, []byte(method)) || strings.Contains(m.PathPrefix, "?") {
-		return c, false
-	}
+// lookedUp returns the name that a route puts into the kernel's table, "" if it puts none there.
+func (v *vip) lookedUp(r *rule) string {
 	switch {
-	case host != "":
-		if !hostHolds(m.Host, []byte(host)) {
-			return c, false
-		}
-	case known[m.Host]:
-		return c, false
-	case m.Host != "":
-		c.upcall = fmt.Sprintf("the route on line %d matches host %s", r.line, m.Host)
+	case v.encrypted && len(r.match.SNI) <= MaxKernelHost:
+		return r.match.SNI
+	case !v.encrypted && isLookedUp(r.match.Host):
+		return r.match.Host
 	}
-	if len(m.Headers) > 0 {
-		c.upcall = fmt.Sprintf("the route on line %d matches headers", r.line)
-	}
-	if m.PathRegex != nil {
-		c.upcall = fmt.Sprintf("the route on line %d matches by path_regex", r.line)
-		literal := anchoredLiteral(m.PathRegex.String())
-		switch {
-		case strings.HasPrefix(literal, c.prefix):
-			c.prefix = literal
-		case !strings.HasPrefix(c.prefix, literal):
-			return c, false // no path has both prefixes
-		}
-	}
-	if len(c.prefix) > MaxKernelPrefix {
-		c.prefix = c.prefix[:MaxKernelPrefix]
-		c.upcall = fmt.Sprintf("the route on line %d matches more than %d bytes of the path", r.line, MaxKernelPrefix)
-	}
-	return c, true
+	return ""
 }
 
-// anchoredLiteral returns a prefix of every path that the expression matches; "" if it finds none.
-func anchoredLiteral(expression string) string {
-	re, err := syntax.Parse(expression, syntax.Perl)
-	if err != nil {
-		return ""
+// addVIP adds the hosts of a VIP with their entries, first those of all hosts that are not in the table.
+func (k *Kernel) addVIP(i int) {
+	from := len(k.Hosts)
+	left := LeftOut{VIP: i, Hosts: k.addHosts(i)}
+	fits := k.addEntries(uint16(i), unknownHosts, k.entriesFor(i, ""))
+	left.Others = !fits || left.Hosts > 0
+	of := &k.vips[i]
+	for j := from; j < len(k.Hosts); j++ {
+		h := &k.Hosts[j]
+		id, fits := k.addClass(uint16(i), k.entriesFor(i, h.Host))
+		if !fits {
+			left.Hosts++
+		}
+		h.ID, of.ids[h.Host] = id, id
 	}
-	re = re.Simplify()
-	if re.Op != syntax.OpConcat || len(re.Sub) < 2 || re.Sub[0].Op != syntax.OpBeginText {
-		return ""
+	of.classes = nil
+	if left.Hosts > 0 || left.Others {
+		k.LeftOut = append(k.LeftOut, left)
 	}
-	literal := re.Sub[1]
-	if literal.Op != syntax.OpLiteral || literal.Flags&syntax.FoldCase != 0 {
-		return ""
-	}
-	text := string(literal.Rune)
-	// U+FFFD in an expression matches any invalid byte, and a path contains no "?": the rest is unused.
-	end := strings.IndexFunc(text, func(r rune) bool { return r == '?' || r >= utf8.RuneSelf })
-	if end >= 0 {
-		text = text[:end]
-	}
-	return text
 }
 
-// addGroup adds the entries of one VIP, host and method. A node of the prefix tree yields the first route, in the file's order,
-// whose prefix is on the path from the root to the node; a node that equals its parent is omitted.
-func (k *Kernel) addGroup(key PrefixEntry, routes []candidate) {
-	first := make(map[string]int) // prefix to the first route that has it
-	for i, c := range routes {
-		if _, ok := first[c.prefix]; !ok {
-			first[c.prefix] = i
+// addHosts adds the hosts of a VIP, without their ids, and returns how many have no room.
+func (k *Kernel) addHosts(i int) (left int) {
+	v := &k.table.vips[i]
+	of := &kernelVIP{
+		onePool: -1, ids: make(map[string]uint16), classes: make(map[string]uint16), missing: make(map[string][]int),
+	}
+	missing := make(map[string]bool)
+	for j := range v.routes {
+		name := v.lookedUp(&v.routes[j])
+		if _, known := of.ids[name]; known {
+			continue
+		}
+		if name != "" && len(k.Hosts) < k.room.Hosts {
+			of.ids[name] = upcallHosts
+			k.Hosts = append(k.Hosts, HostEntry{VIP: uint16(i), Host: name})
+			continue
+		}
+		of.unknown = append(of.unknown, j)
+		if name == "" {
+			continue
+		}
+		missing[name] = true
+		if wildcard := wildcardOf(name); v.encrypted && wildcard != "" {
+			of.missing[wildcard] = append(of.missing[wildcard], j)
 		}
 	}
-	nodes := make([]string, 0, len(first))
-	for prefix := range first {
-		nodes = append(nodes, prefix)
-	}
-	slices.Sort(nodes) // a prefix sorts before longer ones
+	k.vips[i] = *of
+	return len(missing)
+}
 
-	type ancestor struct {
-		prefix string
-		route  int
-		answer PrefixEntry
-	}
-	none := key
-	none.Upcall, none.Why = true, "no route matches for certain"
-	root := ancestor{route: len(routes), answer: none}
-	way := []ancestor{root}
-	var entries []PrefixEntry
-	for _, prefix := range nodes {
-		for !strings.HasPrefix(prefix, way[len(way)-1].prefix) {
-			way = way[:len(way)-1]
+// entriesFor returns the entries of a host in a VIP's table; "": of all that are not there.
+func (k *Kernel) entriesFor(vip int, host string) []PrefixEntry {
+	if k.table.vips[vip].encrypted {
+		nodes := nodesOf(k.candidates(vip, host))
+		if len(nodes) == 0 {
+			return nil
 		}
-		above := way[len(way)-1]
-		here := ancestor{prefix: prefix, route: min(first[prefix], above.route)}
-		here.answer = key
-		if c := routes[here.route]; c.upcall != "" {
-			here.answer.Upcall, here.answer.Why = true, c.upcall
-		} else {
-			here.answer.Pool, here.answer.Rewrite = uint16(c.pool), c.rewrite
-		}
-		same := here.answer.Upcall == above.answer.Upcall && here.answer.Pool == above.answer.Pool && here.answer.Rewrite == above.answer.Rewrite
-		here.answer.Prefix = prefix
-		// An Upcall at the root equals a miss, but the entry keeps its reason.
-		if !same || len(way) == 1 {
-			entries = append(entries, here.answer)
-		}
-		way = append(way, here)
+		return []PrefixEntry{nodes[0].toEntry(NoMethod)}
 	}
-	if len(k.Prefixes)+len(entries) > MaxPrefixes {
-		k.LeftOut++
-		return
+	return entriesOf(k.candidates(vip, host))
+}
+
+// candidates returns the routes for a host in a VIP's table, or of all that are not there, in the file's order.
+func (k *Kernel) candidates(vip int, host string) []candidate {
+	v, of := &k.table.vips[vip], &k.vips[vip]
+	var out []candidate
+	add := func(route int) {
+		if v.encrypted {
+			if c, ok := v.routes[route].candidateHello(host, of.ids); ok {
+				out = append(out, c)
+			}
+		} else if c, ok := v.routes[route].candidate(host); ok {
+			out = append(out, c)
+		}
 	}
-	k.Prefixes = append(k.Prefixes, entries...)
+	if host == "" {
+		for _, route := range of.unknown {
+			add(route)
+		}
+		return out
+	}
+	may := v.index.findRoutes([]byte(host))
+	may.addList(of.missing[host])
+	for i, ok := may.nextRoute(); ok; i, ok = may.nextRoute() {
+		add(i)
+	}
+	return out
+}
+
+// addClass adds the entries of hosts, unless others of the VIP have the same, and returns their id. False: there is no room, and
+// all requests to the host are upcalls.
+func (k *Kernel) addClass(vip uint16, entries []PrefixEntry) (id uint16, fits bool) {
+	if len(entries) == 0 {
+		return upcallHosts, true
+	}
+	classes := k.vips[vip].classes
+	key := keyOf(entries)
+	if id, known := classes[key]; known {
+		return id, true
+	}
+	id = uint16(len(classes) + 1)
+	if id == upcallHosts || !k.addEntries(vip, id, entries) {
+		return upcallHosts, false
+	}
+	classes[key] = id
+	return id, true
+}
+
+// keyOf is the same for the same entries alone.
+func keyOf(entries []PrefixEntry) string {
+	var key []byte
+	text := func(s string) { key = append(binary.AppendUvarint(key, uint64(len(s))), s...) }
+	for i := range entries {
+		e := &entries[i]
+		key = binary.BigEndian.AppendUint16(append(key, e.Method), e.Pool)
+		text(e.Prefix)
+		if e.Upcall {
+			key = append(key, 1)
+			continue
+		}
+		key = append(key, 0)
+		key = binary.AppendUvarint(key, uint64(e.Rewrite.Strip))
+		text(e.Rewrite.Prefix)
+		text(e.Rewrite.Host)
+	}
+	return string(key)
+}
+
+// addEntries adds the entries of an id; false: there is no room.
+func (k *Kernel) addEntries(vip, id uint16, entries []PrefixEntry) bool {
+	if len(k.Prefixes)+len(entries) > k.room.Prefixes {
+		return false
+	}
+	for _, e := range entries {
+		e.VIP, e.HostID = vip, id
+		key := entryKey{vip, id, e.Method}
+		span, ok := k.under[key]
+		if !ok {
+			span[0] = len(k.Prefixes)
+		}
+		k.Prefixes = append(k.Prefixes, e)
+		k.under[key] = [2]int{span[0], len(k.Prefixes)}
+	}
+	return true
+}
+
+// onePool returns the pool to which all requests to a VIP go as they are; -1: there is none.
+func (v *vip) onePool() int {
+	if v.encrypted {
+		return -1
+	}
+	all := false
+	for i := range v.routes {
+		r := &v.routes[i]
+		if r.pool != v.routes[0].pool || r.rewrite != (config.Rewrite{}) || r.unaided != "" {
+			return -1
+		}
+		all = all || r.matchesAll()
+	}
+	if !all {
+		return -1
+	}
+	return v.routes[0].pool
+}
+
+// matchesAll reports whether a route matches every request.
+func (r *rule) matchesAll() bool {
+	m := &r.match
+	return m.Host == "" && m.PathPrefix == "" && m.PathRegex == nil && len(m.Methods) == 0 && len(m.Headers) == 0
 }
 
 // OnePool reports whether all requests to a VIP go to the same pool as they are, so that no lookup is needed.
-func (k *Kernel) OnePool(vip uint16) (pool uint16, ok bool) {
-	if k.LeftOut > 0 {
-		return 0, false
-	}
-	methods := make(map[uint8]bool)
-	for _, p := range k.Prefixes {
-		if p.VIP != vip {
-			continue
-		}
-		if p.Upcall || p.Rewrite != (config.Rewrite{}) || len(methods) > 0 && p.Pool != pool {
-			return 0, false
-		}
-		if p.Prefix == "" && p.HostID == 0 {
-			methods[p.Method] = true
-		}
-		pool = p.Pool
-	}
-	return pool, len(methods) == len(methodIDs)
+func (k *Kernel) OnePool(vip int) (pool int, ok bool) {
+	return k.vips[vip].onePool, k.vips[vip].onePool >= 0
 }
 
-// Lookup is the kernel program's lookup, as a model for tests and for explanations. It returns the matching entry, or one with
-// Upcall and the reason.
-func (k *Kernel) Lookup(vip int, req *head.Request) PrefixEntry {
-	upcall := func(why string) PrefixEntry { return PrefixEntry{VIP: uint16(vip), Upcall: true, Why: why} }
-	if why := Unread(req, 0); why != "" {
-		return upcall(why)
+// wildcardOf is the wildcard that stands for a name; "" if there is none, as for a wildcard.
+func wildcardOf(name string) string {
+	_, rest, ok := strings.Cut(name, ".")
+	if !ok || name[0] == '*' {
+		return ""
 	}
-	if pool, ok := k.OnePool(uint16(vip)); ok {
-		return PrefixEntry{VIP: uint16(vip), Method: MethodID(req.Method), Pool: pool}
-	}
-	method := MethodID(req.Method)
-	var id uint16
-	named := false
-	for _, h := range k.Hosts {
-		if int(h.VIP) == vip {
-			named = true
-			if h.Host == string(req.Host) {
-				id = h.ID
-			}
-		}
-	}
-	switch {
-	case named && len(req.Host) > MaxKernelHost:
-		return upcall(fmt.Sprintf("the host has more than %d bytes", MaxKernelHost))
-	case named && len(req.Host) > 0 && req.Host[0] == '[':
-		return upcall("the host is an address in brackets")
-	}
-	target := req.Target[:min(len(req.Target), MaxKernelPrefix)]
-	best := -1
-	for i := range k.Prefixes {
-		p := &k.Prefixes[i]
-		if int(p.VIP) == vip && p.HostID == id && p.Method == method && prefixHolds(p.Prefix, target) &&
-			(best < 0 || len(p.Prefix) > len(k.Prefixes[best].Prefix)) {
-			best = i
-		}
-	}
-	if best < 0 {
-		return upcall("no route matches for certain")
-	}
-	return k.Prefixes[best]
+	return "*." + rest
 }

@@ -21,6 +21,7 @@ type vip struct {
 	handoff   bool
 	encrypted bool
 	routes    []rule
+	index     index // of the routes, by host or by name in hellos
 }
 
 type rule struct {
@@ -56,25 +57,38 @@ func Compile(cfg *config.Config) (*Table, error) {
 		if v.Protocol.Encrypted() {
 			text = describeHello
 		}
-		for _, r := range v.Routes {
+		unaided := make(map[int]string) // by pool
+		for j := range v.Routes {
+			r := &v.Routes[j]
 			pool, ok := pools[r.Pool]
 			if !ok {
 				return nil, fmt.Errorf("compile routes: %s:%d: no pool %q", cfg.File, r.Line, r.Pool)
 			}
+			if _, known := unaided[pool]; !known {
+				unaided[pool] = t.unaided(&v, &cfg.Pools[pool], pool)
+			}
 			t.vips[i].routes = append(t.vips[i].routes, rule{
-				match: r.Match, pool: pool, name: r.Pool, rewrite: r.Rewrite, line: r.Line,
-				unaided: t.unaided(&v, &cfg.Pools[pool], pool), reason: text(r.Match),
+				match: r.Match, pool: pool, name: r.Pool, rewrite: r.Rewrite, line: r.Line, unaided: unaided[pool], reason: text(r.Match),
 			})
 		}
+		t.vips[i].index = indexRoutes(v.Protocol, t.vips[i].routes)
 	}
 	return t, nil
 }
 
+func indexRoutes(p config.Protocol, routes []rule) index {
+	if p.Encrypted() {
+		return indexNames(routes)
+	}
+	return indexHosts(routes)
+}
+
 // Match returns the first matching route of the VIP, by its index in Config.VIPs; false if none matches, which means 404.
 func (t *Table) Match(vip int, req *head.Request) (Result, bool) {
-	for i := range t.vips[vip].routes {
-		r := &t.vips[vip].routes[i]
-		if r.mismatch(req) == "" {
+	v := &t.vips[vip]
+	may := v.index.findRoutes(req.Host)
+	for i, ok := may.nextRoute(); ok; i, ok = may.nextRoute() {
+		if r := &v.routes[i]; r.mismatch(req) == "" {
 			return r.result(i), true
 		}
 	}
@@ -92,22 +106,23 @@ type Miss struct {
 	Why   string
 }
 
-// Misses returns the routes before the one that Match returns, or all if it returns none.
-func (t *Table) Misses(vip int, req *head.Request) []Miss {
-	return t.misses(vip, func(r *rule) string { return r.mismatch(req) })
+// Misses returns how many routes are before the one that Match returns, or all if it returns none, and the first of them, at most
+// so many.
+func (t *Table) Misses(vip int, req *head.Request, most int) (first []Miss, count int) {
+	matched, ok := t.Match(vip, req)
+	return t.misses(vip, matched.Route, ok, most, func(r *rule) string { return r.mismatch(req) })
 }
 
-func (t *Table) misses(vip int, mismatch func(r *rule) string) []Miss {
-	var out []Miss
-	for i := range t.vips[vip].routes {
-		r := &t.vips[vip].routes[i]
-		why := mismatch(r)
-		if why == "" {
-			break
-		}
-		out = append(out, Miss{Route: i, Line: r.line, Why: "no match on " + why})
+func (t *Table) misses(vip, matched int, ok bool, most int, mismatch func(r *rule) string) (first []Miss, count int) {
+	count = matched
+	if !ok {
+		count = len(t.vips[vip].routes)
 	}
-	return out
+	for i := range min(count, most) {
+		r := &t.vips[vip].routes[i]
+		first = append(first, Miss{Route: i, Line: r.line, Why: "no match on " + mismatch(r)})
+	}
+	return first, count
 }
 
 // mismatch returns the first condition that fails, "" if all hold.

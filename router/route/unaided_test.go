@@ -101,7 +101,7 @@ func TestOnePoolLooksAtNoHost(t *testing.T) {
 		upcall      bool
 	}{{"one pool", "a", false}, {"two pools", "b", true}} {
 		table := compile(t, vipOf("{match: {host: x.net}, pool: "+tt.other+"}", "{pool: a}"))
-		k := table.Kernel()
+		k := table.Kernel(RoomOf(MaxHosts))
 		for _, host := range []string{long, "[2001:db8::1]"} {
 			if got := k.Lookup(0, request(t, "GET", "/", host)); got.Upcall != tt.upcall {
 				t.Errorf("%s: Lookup of host %s = %+v, want Upcall %v", tt.name, host, got, tt.upcall)

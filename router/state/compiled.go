@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	kernel "baton/datapath/router"
 	"baton/router/choose"
 	"baton/router/config"
 	"baton/router/discover"
@@ -25,8 +26,11 @@ type Compiled struct {
 	Fresh    []uint16               // surrogates' numbers that the previous configuration did not have
 	Changes  discover.Changes       // by API, which Config has in it
 
-	kernel  route.Kernel
-	watched [][]string // by VIP: names of fields that requests to pools with fields must not have
+	Kernel  *route.Kernel // what the data path looks up of Routes
+	hosts   []kernel.Host // the same, by the data path's numbers
+	routes  []kernel.Route
+	routed  []map[string]bool // by VIP: names of the pools that its routes lead to
+	watched [][]string        // by VIP: names of fields that requests to pools with fields must not have
 }
 
 // NumberedPool is a pool with its numbers in the data path.
@@ -50,11 +54,12 @@ func Compile(cfg *config.Config, n *Numbers, changes discover.Changes) (*Compile
 		return nil, err
 	}
 	c := &Compiled{
-		Config: cfg, Routes: routes, Changes: changes, kernel: routes.Kernel(), IDs: make(map[string]uint16), Names: make(map[uint16]string),
+		Config: cfg, Routes: routes, Changes: changes, Kernel: routes.Kernel(n.roomFor(cfg)), IDs: make(map[string]uint16), Names: make(map[uint16]string),
 		VIPs: make(map[netip.AddrPort]int), QUICs: make(map[netip.AddrPort]int),
 	}
 	for i, v := range cfg.VIPs {
 		c.watched = append(c.watched, cfg.ReplacedAt(&v))
+		c.routed = append(c.routed, v.LeadsTo())
 		if v.Protocol == config.QUIC {
 			c.QUICs[v.Address] = i
 		} else {
@@ -64,7 +69,26 @@ func Compile(cfg *config.Config, n *Numbers, changes discover.Changes) (*Compile
 	if err := c.number(n); err != nil {
 		return nil, fmt.Errorf("%s: %w", cfg.File, err)
 	}
+	c.numberRoutes()
 	return c, nil
+}
+
+// numberRoutes makes the data path's routes, which no change of a surrogate's state changes.
+func (c *Compiled) numberRoutes() {
+	for _, h := range c.Kernel.Hosts {
+		c.hosts = append(c.hosts, kernel.Host{VIP: h.VIP, Name: h.Host, ID: h.ID})
+	}
+	for i := range c.Kernel.Prefixes {
+		p := &c.Kernel.Prefixes[i]
+		r := kernel.Route{VIP: p.VIP, Host: p.HostID, Method: p.Method, Prefix: p.Prefix, Upcall: p.Upcall}
+		if p.Method == route.AnyMethod {
+			r.Method = kernel.AnyMethod
+		}
+		if !p.Upcall {
+			r.Pool, r.Edit = c.Numbered[p.Pool].ID, c.Numbered[p.Pool].Edit(p.Rewrite)
+		}
+		c.routes = append(c.routes, r)
+	}
 }
 
 // number gives pools and surrogates their numbers.
@@ -109,14 +133,12 @@ func (c *Compiled) HandedOff() []netip.AddrPort {
 
 // Splices reports whether sessions of some VIP may be spliced to a surrogate of a pool.
 func (c *Compiled) Splices(pool string, sg *config.Surrogate) bool {
-	return slices.ContainsFunc(c.Config.VIPs, func(v config.VIP) bool {
-		return HandsOff(&v) && config.Unspliced(&v, sg) == "" && routesTo(&v, pool)
-	})
-}
-
-// routesTo reports whether a route of a VIP leads to a pool.
-func routesTo(v *config.VIP, pool string) bool {
-	return slices.ContainsFunc(v.Routes, func(r config.Route) bool { return r.Pool == pool })
+	for i := range c.Config.VIPs {
+		if v := &c.Config.VIPs[i]; HandsOff(v) && config.Unspliced(v, sg) == "" && c.routed[i][pool] {
+			return true
+		}
+	}
+	return false
 }
 
 // VIP returns the configuration of a VIP, or nil. It knows none of QUIC.
@@ -129,7 +151,8 @@ func (c *Compiled) VIP(at netip.AddrPort) *config.VIP {
 
 // Keeps reports whether surrogates that a VIP routes to see their clients' own addresses.
 func (c *Compiled) Keeps(v *config.VIP) bool {
-	return slices.ContainsFunc(c.Numbered, func(p *NumberedPool) bool { return p.Config.Keeps() && routesTo(v, p.Config.Name) })
+	i, ok := c.VIPs[v.Address]
+	return ok && slices.ContainsFunc(c.Numbered, func(p *NumberedPool) bool { return p.Config.Keeps() && c.routed[i][p.Config.Name] })
 }
 
 // Logs reports whether what a VIP's clients ask for goes into an access log.
@@ -140,7 +163,7 @@ func (c *Compiled) Logs(vip int) bool {
 // EachPool calls f for the pools of a VIP's routes.
 func (c *Compiled) EachPool(vip int, f func(*NumberedPool)) {
 	for _, p := range c.Numbered {
-		if routesTo(&c.Config.VIPs[vip], p.Config.Name) {
+		if c.routed[vip][p.Config.Name] {
 			f(p)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	kernel "baton/datapath/router"
 	"baton/router/config"
+	"baton/router/route"
 )
 
 // Numbers assigns the data path's numbers to pools and surrogates. Sessions carry them across reloads and restarts: a pool
@@ -15,6 +16,15 @@ type Numbers struct {
 	Surrogates []NumberedSurrogate     // of the previous configuration
 	InForce    map[uint16]bool         // pools of the previous configuration: sessions may still start with them
 	Carried    func() (Carried, error) // reads the data path; nil: no session carries a number
+	Hosts      int                     // for which the data path has room; 0: there is none yet
+}
+
+// roomFor is the data path's room for routes; without one that of the data path that a configuration makes.
+func (n *Numbers) roomFor(cfg *config.Config) route.Room {
+	if n.Hosts == 0 {
+		return route.RoomFor(cfg)
+	}
+	return route.RoomOf(n.Hosts)
 }
 
 // NumberedSurrogate is a surrogate with its number in the data path.

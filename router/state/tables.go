@@ -60,17 +60,7 @@ func (s *Snapshot) eachSurrogate(vip int, f func(id uint16)) {
 
 // Tables are the kernel's tables for the surrogates that are available now.
 func (s *Snapshot) Tables(mtu int, facts func(id uint16) legs.Facts, local func(surrogate string) bool) kernel.Tables {
-	t := kernel.Tables{VIPs: s.vipTables(mtu, facts), Pools: make(map[uint16]kernel.Pool)}
-	for _, h := range s.kernel.Hosts {
-		t.Hosts = append(t.Hosts, kernel.Host{VIP: h.VIP, Name: h.Host, ID: h.ID})
-	}
-	for _, p := range s.kernel.Prefixes {
-		r := kernel.Route{VIP: p.VIP, Host: p.HostID, Method: p.Method, Prefix: p.Prefix, Upcall: p.Upcall}
-		if !p.Upcall {
-			r.Pool, r.Edit = s.Pools[p.Pool].ID, s.Pools[p.Pool].Edit(p.Rewrite)
-		}
-		t.Routes = append(t.Routes, r)
-	}
+	t := kernel.Tables{VIPs: s.vipTables(mtu, facts), Hosts: s.hosts, Routes: s.routes, Pools: make(map[uint16]kernel.Pool)}
 	for i, p := range s.Pools {
 		t.Pools[p.ID] = s.poolTable(&t, i, local)
 	}
@@ -146,7 +136,7 @@ func (p *NumberedPool) numbersOf(table []uint16) []uint16 {
 
 func (s *Snapshot) vipTables(mtu int, facts func(id uint16) legs.Facts) map[netip.AddrPort]kernel.VIP {
 	named := make(map[uint16]bool)
-	for _, h := range s.kernel.Hosts {
+	for _, h := range s.hosts {
 		named[h.VIP] = true
 	}
 	vips := make(map[netip.AddrPort]kernel.VIP)
@@ -162,7 +152,7 @@ func (s *Snapshot) vipTables(mtu int, facts func(id uint16) legs.Facts) map[neti
 		k.MSS = s.offeredMSS(i, mtu, facts)
 		k.NoTS = !s.offersTS(i, facts)
 		k.NoHosts = !named[uint16(i)]
-		if pool, ok := s.kernel.OnePool(uint16(i)); ok {
+		if pool, ok := s.Kernel.OnePool(i); ok {
 			k.Pool, k.OnePool = s.Pools[pool].ID, true
 		}
 		vips[v.Address] = k

@@ -63,7 +63,7 @@ func TestEverythingArrives(t *testing.T) {
 		Features:   []Feature{{"resets", false, "missing capability"}},
 		Interfaces: []RouterInterface{{"eth0", true, ""}},
 		VIPs: []RouterVIP{{netip.MustParseAddrPort("[2001:db8::9]:443"), "handoff", "http", true, 2, "hold", []RouterCertificate{{File: "/a.pem"}}, &RouterController{true, 8, 11, map[string]uint64{"undone": 2}},
-			&RouterProxied{3, map[string]uint64{"interface": 50}, 51, []string{"eth1"}}}},
+			&RouterProxied{3, map[string]uint64{"interface": 50}, 51, []string{"eth1"}}, 3}},
 		Pools: []RouterPool{{"video", "hash", "safe", []netip.Addr{netip.MustParseAddr("10.2.1.1")}, []RouterSurrogate{{
 			Name: "s1", Address: netip.MustParseAddrPort("10.2.1.2:80"), Weight: 3, Origin: "api", Priority: 1, Changed: []string{"weight"}, Leaving: true, Phase: "up", Up: true, Draining: true,
 			Since: time.Unix(3, 0).UTC(), LastError: "status 500", Proxied: "on 127.0.0.1", Sessions: 4, IdleLegs: 16,

@@ -22,6 +22,7 @@ func TestBoundsAreTheKernels(t *testing.T) {
 		{"tables of pools", route.PoolTables, kernel.MaxPools},
 		{"tables", route.KernelTables, kernel.MaxTables},
 		{"zones", route.KernelZones, kernel.MaxZones},
+		{"any method", route.AnyMethod, kernel.AnyMethod},
 	} {
 		if tt.ours != tt.kernel {
 			t.Errorf("%s: the routes are compiled for %d, the kernel has %d", tt.name, tt.ours, tt.kernel)
@@ -34,6 +35,15 @@ func TestBoundsAreTheKernels(t *testing.T) {
 	for name, value := range map[string]int{"HEAD_BYTES": route.MaxKernelHead, "HASH_BYTES": route.MaxKernelPath + 1} {
 		if line := fmt.Sprintf("\t%s = %d,", name, value); !strings.Contains(string(shared), line) {
 			t.Errorf("bpf/router/types.h does not have %q", line)
+		}
+	}
+	maps, err := os.ReadFile("../bpf/router/maps.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entries := range []int{route.LeastHosts, route.MaxPrefixes} {
+		if size := fmt.Sprintf("__uint(max_entries, GENERATIONS * %d);", entries); !strings.Contains(string(maps), size) {
+			t.Errorf("bpf/router/maps.h does not have %q", size)
 		}
 	}
 }

@@ -10,11 +10,21 @@ import (
 	"baton/document"
 	"baton/router/config"
 	"baton/router/legs"
+	"baton/router/route"
 	"baton/router/state"
 )
 
 // Check reports a configuration that exceeds the data path's tables, at start and at reload. The error is a *config.Error.
 func Check(cfg *config.Config) error { return state.Check(cfg) }
+
+// Warnings say for which hosts the tables of a new data path have no room, a line each.
+func Warnings(cfg *config.Config) []string {
+	table, err := route.Compile(cfg)
+	if err != nil {
+		return nil // Check says it
+	}
+	return table.Kernel(route.RoomFor(cfg)).Warnings(cfg)
+}
 
 // CheckHost reports what a start on this host would lack, a line each.
 func CheckHost(cfg *config.Config) error {

@@ -2,7 +2,9 @@ package router
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"baton/router/config"
@@ -18,6 +20,24 @@ func TestLeastMTU(t *testing.T) {
 	}
 	if tooSmall(68) != "" || tooSmall(67) == "" {
 		t.Error("the least MTU is not 68")
+	}
+}
+
+// TestWarnings: what the kernel's tables have no room for is told.
+func TestWarnings(t *testing.T) {
+	for routes, want := range map[int]string{
+		65534: "", 65540: ":1:1: vips[0].routes: requests to 6 hosts are decided in user space: the kernel's tables hold 262144 hosts, " +
+			"65534 with different routes at a VIP, and 1048576 prefixes (several VIPs or routers)",
+	} {
+		cfg := &config.Config{Pools: []config.Pool{{Name: "a"}, {Name: "b"}}, VIPs: []config.VIP{{Mode: config.Handoff, Protocol: config.HTTP}}}
+		for i := range routes {
+			m := config.Match{Host: fmt.Sprintf("h%d.net", i), PathPrefix: fmt.Sprintf("/%d", i)} // no two hosts have the same entries
+			cfg.VIPs[0].Routes = append(cfg.VIPs[0].Routes, config.Route{Match: m, Pool: "a"})
+		}
+		cfg.VIPs[0].Routes = append(cfg.VIPs[0].Routes, config.Route{Pool: "b"})
+		if got := strings.Join(Warnings(cfg), "\n"); got != want {
+			t.Errorf("%d hosts: %q, want %q", routes, got, want)
+		}
 	}
 }
 

@@ -95,6 +95,7 @@ func (r *Router) replaceLocked(next *config.Config, changes discover.Changes, mt
 	if err != nil {
 		return errors.Join(err, r.enforceLocked(old, before))
 	}
+	r.warnLeftOut(c, func() []string { return old.Kernel.Warnings(old.Config) })
 	for name := range old.IDs {
 		if _, kept := c.IDs[name]; !kept {
 			r.metrics.Forget(name)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -220,6 +221,7 @@ func (r *Router) compileFirst(cfg *config.Config) (*state.Compiled, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.warnLeftOut(c, func() []string { return Warnings(cfg) }) // which the check has logged, for a new data path
 	if err := storeNumbers(r.kernel, c); err != nil {
 		return nil, err
 	}
@@ -227,6 +229,17 @@ func (r *Router) compileFirst(cfg *config.Config) (*state.Compiled, error) {
 		return nil, err
 	}
 	return c, r.records.LearnNames(c)
+}
+
+// warnLeftOut logs for which hosts the data path has no room, unless these lines have been logged before.
+func (r *Router) warnLeftOut(c *state.Compiled, before func() []string) {
+	lines := c.Kernel.Warnings(c.Config)
+	if len(lines) == 0 || slices.Equal(lines, before()) {
+		return
+	}
+	for _, line := range lines {
+		r.log.Warn(line)
+	}
 }
 
 // current is the snapshot in force; nil before the first.

@@ -98,8 +98,13 @@ func (r *Router) Status() (api.RouterStatus, error) {
 	for v, n := range verdicts {
 		st.Packets[v.String()] = n
 	}
-	for _, v := range s.Config.VIPs {
-		vip := api.RouterVIP{Address: v.Address, Mode: string(v.Mode), Protocol: string(v.Protocol), TLS: len(v.TLS) > 0, Routes: len(v.Routes)}
+	left := make(map[int]int) // by VIP
+	for _, l := range s.Kernel.LeftOut {
+		left[l.VIP] = l.Count()
+	}
+	for i := range s.Config.VIPs {
+		v := &s.Config.VIPs[i]
+		vip := api.RouterVIP{Address: v.Address, Mode: string(v.Mode), Protocol: string(v.Protocol), TLS: len(v.TLS) > 0, Routes: len(v.Routes), LeftOut: left[i]}
 		for _, k := range v.TLS {
 			vip.Certificates = append(vip.Certificates, api.RouterCertificate{File: k.Certificate, Names: k.Pair.Leaf.DNSNames, Expires: k.Pair.Leaf.NotAfter})
 		}
@@ -125,7 +130,7 @@ func (r *Router) Status() (api.RouterStatus, error) {
 	st.AccessLogs = accessLogs(r.access, r.kernel)
 	r.certs.AddStatus(&st)
 	r.sources.AddStatus(&st, s.Changes)
-	st.Warnings = append(st.Warnings, r.policies.Warnings()...)
+	st.Warnings = append(append(st.Warnings, r.policies.Warnings()...), s.Kernel.Warnings(s.Config)...)
 	st.QUIC, err = r.quic.Status()
 	return st, err
 }

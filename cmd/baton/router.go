@@ -66,7 +66,7 @@ func checkRouter(file string) (part.Checked, error) {
 	}
 	return part.Checked{
 		Has:      fmt.Sprintf("%s, %s, %s", cli.Count(len(cfg.VIPs), "VIP"), cli.Count(len(cfg.Pools), "pool"), cli.Count(surrogates, "surrogate")),
-		Warnings: cfg.Warnings, Notes: append(fieldNotes(cfg), discoveryNotes(cfg)...),
+		Warnings: slices.Concat(cfg.Warnings, router.Warnings(cfg)), Notes: append(fieldNotes(cfg), discoveryNotes(cfg)...),
 	}, nil
 }
 

@@ -40,7 +40,7 @@ func status() api.RouterStatus {
 				{Server: "a.test", Expires: time.Unix(1800000000, 0), Warnings: []string{"it is for b.test"}}, {Server: "b.test", Warnings: []string{"refused"}},
 			}},
 		}}},
-		VIPs: []api.RouterVIP{{Address: vip, Certificates: []api.RouterCertificate{{File: "/a.pem", Expires: time.Unix(1900000000, 0)}},
+		VIPs: []api.RouterVIP{{Address: vip, Certificates: []api.RouterCertificate{{File: "/a.pem", Expires: time.Unix(1900000000, 0)}}, LeftOut: 3,
 			Controller: &api.RouterController{
 				Connected: true, IdleLegs: 8, HandedOver: 11, Proxied: map[string]uint64{"undone": 2},
 			},
@@ -138,6 +138,7 @@ func TestSeries(t *testing.T) {
 		`baton_router_access_log_records_total{output="stdout",result="skipped"} 8`,
 		`baton_router_access_log_records_total{output="stdout",result="lost_queue"} 7`,
 		`baton_router_access_log_records_total{output="stdout",result="lost_size"} 0`,
+		`baton_router_hosts_left_out 3`,
 		`baton_router_access_log_up{output="stdout"} 1`,
 		`baton_router_access_log_up{output="otlp http://c:4318/v1/logs"} 0`,
 		`baton_router_config_reloads_total{result="ok"} 1`,

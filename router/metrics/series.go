@@ -27,7 +27,9 @@ func Series(s *api.RouterStatus) []exporter.Number {
 			ofSource(&n, p.Name, &p.Discover[i])
 		}
 	}
+	left := 0
 	for _, v := range s.VIPs {
+		left += v.LeftOut
 		for _, c := range v.Certificates {
 			n.Gauge("own_certificate_expires_timestamp_seconds", "When a certificate of the router's own expires.", float64(c.Expires.Unix()), "vip", v.Address.String(), "file", c.File)
 		}
@@ -48,6 +50,7 @@ func Series(s *api.RouterStatus) []exporter.Number {
 		}
 		n.Yes("access_log_up", "1 while an output of the access log takes records.", l.Error == "", "output", l.Output)
 	}
+	n.GaugeInt("hosts_left_out", "Hosts of routes for which the kernel's tables have no room, and 1 for all others of a VIP: user space decides their requests.", left)
 	n.GaugeInt("surrogates_left_out", "Surrogates that a source or the API has, but that cannot be in their pool.", len(s.LeftOut))
 	n.GaugeInt("surrogate_changes", "Surrogates that the API has added or changed.", len(s.Changes))
 	const merges = "Times that sources or the API have changed the surrogates in force, by result."

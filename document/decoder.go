@@ -98,11 +98,11 @@ func (d *Decoder) WrongAt(p Place, path, problem, valid string) {
 // valid says what would be valid; "" for any of them. It is called at the end of decoding, and reports the mistake with all others, unless one
 // of those leaves the list incomplete.
 func (d *Decoder) Refer(path, name, problem, valid, from string, known []string) {
-	if d.describing != nil {
+	if d.describing != nil || name == "" || slices.Contains(known, name) {
 		return
 	}
 	open := d.Doubtful(from) || slices.Contains(known, "") || d.unnamed(from)
-	if name != "" && !open && !slices.Contains(known, name) {
+	if !open {
 		if valid == "" || Nearest(name, known) != "" {
 			valid = Meant(name, known)
 		}

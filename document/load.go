@@ -32,7 +32,7 @@ func ParseAs[C any](name string, data []byte, rules Rules, decode Decode[C], che
 		for _, check := range checks {
 			check(d, c)
 		}
-	} else {
+	} else if len(d.mistakes) < mostSought {
 		findMore(d, root, decode, checks)
 	}
 	if err := d.Refused(); err != nil {

@@ -9,11 +9,16 @@ import (
 // rest is a document without the values that were refused, and with the right keys in place of misspelt ones: so the other values can be checked, too.
 type rest struct {
 	dropped []string       // key paths of the values that are left out
+	names   []string       // expressions for them in messages
 	named   *regexp.Regexp // matches messages that name one of them; nil: none is left out
 }
 
 // passes bounds how often the rest of a document is decoded: what was left out may be missing to others.
 const passes = 8
+
+// mostSought is with how many mistakes no more are sought: only the first are reported, and each further one is compared with what
+// was left out.
+const mostSought = 3 * mostMistakes
 
 // findMore adds the mistakes that those of d have hidden: it has the rest of the document decoded and checked. What may follow from that something is
 // left out is no mistake.
@@ -33,7 +38,7 @@ func findMore[C any](d *Decoder, root *Node, decode Decode[C], checks []func(*De
 			}
 		}
 		next.showMissing()
-		for _, e := range next.mistakes {
+		for _, e := range next.mistakes[:min(len(next.mistakes), mostSought)] {
 			if !r.follows(e) {
 				d.mistakes = append(d.mistakes, e)
 			}
@@ -64,6 +69,9 @@ func (r *rest) of(root *Node, d *Decoder) *Node {
 		drop[path] = true
 		r.leaveOut(e.Key, d)
 		r.leaveOut(path, d)
+	}
+	if len(r.names) > 0 { // compiled once: each time it takes as long as there are names
+		r.named = regexp.MustCompile(strings.Join(r.names, "|"))
 	}
 	return without("", root, drop, d.respelt)
 }
@@ -109,21 +117,14 @@ var lastKey = regexp.MustCompile(`([^."\[\]]+)"?(\[\d+\])*$`)
 // leaveOut notes the key path of a value that is left out, and how messages name it: by its key, or by an entry that it is in.
 func (r *rest) leaveOut(path string, d *Decoder) {
 	r.dropped = append(r.dropped, path)
-	var names []string
-	if r.named != nil {
-		names = append(names, r.named.String())
-	}
 	if m := lastKey.FindStringSubmatch(path); m != nil {
-		names = append(names, `(?i:\b`+regexp.QuoteMeta(strings.TrimSuffix(m[1], "s"))+`s?\b)`) // of a list, or of its entries
+		r.names = append(r.names, `(?i:\b`+regexp.QuoteMeta(strings.TrimSuffix(m[1], "s"))+`s?\b)`) // of a list, or of its entries
 	}
 	for i, c := range path {
 		if c == ']' {
 			entry := path[:i+1]
-			names = append(names, regexp.QuoteMeta(entry), fmt.Sprintf(`\bline %d\b`, d.Place(entry).Line))
+			r.names = append(r.names, regexp.QuoteMeta(entry), fmt.Sprintf(`\bline %d\b`, d.Place(entry).Line))
 		}
-	}
-	if len(names) > 0 {
-		r.named = regexp.MustCompile(strings.Join(names, "|"))
 	}
 }
 

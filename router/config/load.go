@@ -6,7 +6,7 @@ import (
 	"baton/document"
 )
 
-var rules = document.Rules{Bytes: 4 << 20, Nodes: 1 << 20, Empty: "vips and pools are needed", Root: "a mapping with vips and pools"}
+var rules = document.Rules{Bytes: 32 << 20, Nodes: 4 << 20, Empty: "vips and pools are needed", Root: "a mapping with vips and pools"}
 
 // Error is an error in a configuration.
 type Error = document.Error

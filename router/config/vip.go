@@ -9,10 +9,10 @@ import (
 	"baton/document"
 )
 
-// Limits of the kernel's 16-bit numbers, and of readable files.
+// Limits of the kernel's 16-bit numbers, and of what is read and compiled in seconds.
 const (
 	maxVIPs   = 4096
-	maxRoutes = 4096
+	maxRoutes = 131072
 	maxPools  = 4096
 )
 
@@ -36,7 +36,7 @@ func (d *decoder) vip(path string, n *node) VIP {
 				v.Pipelining = Pipelining(d.Choice(path, n, "is not a kind of pipelining", string(PipeliningHold), string(PipeliningPass)))
 			}},
 		{Name: "log", Default: "true", Help: "false: its requests are in no access log", Decode: func(path string, n *node) { v.Unlogged = !d.Boolean(path, n) }},
-		{Name: "routes", Help: "in order; the first match applies, and without one the answer is 404", Decode: func(path string, n *node) {
+		{Name: "routes", Help: "in order, at most 131072; the first match applies, and without one the answer is 404", Decode: func(path string, n *node) {
 			d.AtMost(path, n, maxRoutes)
 			d.NonEmptyList(path, n, func(at string, n *node) { v.Routes = append(v.Routes, d.route(at, n)) })
 		}},

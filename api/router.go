@@ -110,7 +110,8 @@ type RouterVIP struct {
 	Certificates []RouterCertificate `json:"certificates,omitempty"` // the router's own
 	Controller   *RouterController   `json:"controller,omitempty"`   // in mode reactive
 	Proxied      *RouterProxied      `json:"proxied,omitempty"`      // in modes handoff and proxy
-	LeftOut      int                 `json:"left_out,omitempty"`     // hosts of its routes for which the kernel's tables have no room, and 1 for all others
+	// LeftOut are the hosts of its routes for which the kernel's tables have no room, and 1 for all others.
+	LeftOut int `json:"left_out,omitempty"`
 }
 
 // RouterProxied counts the connections and requests that a VIP's socket proxies.

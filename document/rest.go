@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// rest is a document without the values that were refused, and with the right keys in place of misspelt ones: so the other values can be checked, too.
+// rest is a document without the values that were refused, and with the right keys in place of misspelt ones: so
+// the other values can be checked, too.
 type rest struct {
 	dropped []string       // key paths of the values that are left out
 	names   []string       // expressions for them in messages
@@ -16,12 +17,12 @@ type rest struct {
 // passes bounds how often the rest of a document is decoded: what was left out may be missing to others.
 const passes = 8
 
-// mostSought is with how many mistakes no more are sought: only the first are reported, and each further one is compared with what
-// was left out.
+// mostSought is with how many mistakes no more are sought: only the first are reported, and each further one is
+// compared with what was left out.
 const mostSought = 3 * mostMistakes
 
-// findMore adds the mistakes that those of d have hidden: it has the rest of the document decoded and checked. What may follow from that something is
-// left out is no mistake.
+// findMore adds the mistakes that those of d have hidden: it has the rest of the document decoded and checked. What
+// may follow from that something is left out is no mistake.
 func findMore[C any](d *Decoder, root *Node, decode Decode[C], checks []func(*Decoder, *C)) {
 	var r rest
 	last := d
@@ -114,7 +115,8 @@ func without(path string, n *Node, drop map[string]bool, respelt map[string]stri
 // lastKey matches the last key of a key path.
 var lastKey = regexp.MustCompile(`([^."\[\]]+)"?(\[\d+\])*$`)
 
-// leaveOut notes the key path of a value that is left out, and how messages name it: by its key, or by an entry that it is in.
+// leaveOut notes the key path of a value that is left out, and how messages name it: by its key, or by an entry
+// that it is in.
 func (r *rest) leaveOut(path string, d *Decoder) {
 	r.dropped = append(r.dropped, path)
 	if m := lastKey.FindStringSubmatch(path); m != nil {
@@ -128,7 +130,8 @@ func (r *rest) leaveOut(path string, d *Decoder) {
 	}
 }
 
-// follows reports whether a mistake may follow from that values are left out: it is about one of them, about what contains it, or names it.
+// follows reports whether a mistake may follow from that values are left out: it is about one of them, about what
+// contains it, or names it.
 func (r *rest) follows(e *Error) bool {
 	if strings.HasPrefix(e.Problem, "is missing") {
 		return true

@@ -26,12 +26,15 @@ func TestLeastMTU(t *testing.T) {
 // TestWarnings: what the kernel's tables have no room for is told.
 func TestWarnings(t *testing.T) {
 	for routes, want := range map[int]string{
-		65534: "", 65540: ":1:1: vips[0].routes: requests to 6 hosts are decided in user space: the kernel's tables hold 262144 hosts, " +
-			"65534 with different routes at a VIP, and 1048576 prefixes (several VIPs or routers)",
+		65534: "", 65540: ":1:1: vips[0].routes: requests to 6 hosts are decided in user space: " +
+			"the kernel's tables hold 262144 hosts, 65534 with different routes at a VIP, and 1048576 prefixes (several VIPs or routers)",
 	} {
-		cfg := &config.Config{Pools: []config.Pool{{Name: "a"}, {Name: "b"}}, VIPs: []config.VIP{{Mode: config.Handoff, Protocol: config.HTTP}}}
+		cfg := &config.Config{
+			Pools: []config.Pool{{Name: "a"}, {Name: "b"}}, VIPs: []config.VIP{{Mode: config.Handoff, Protocol: config.HTTP}},
+		}
 		for i := range routes {
-			m := config.Match{Host: fmt.Sprintf("h%d.net", i), PathPrefix: fmt.Sprintf("/%d", i)} // no two hosts have the same entries
+			// no two hosts have the same entries
+			m := config.Match{Host: fmt.Sprintf("h%d.net", i), PathPrefix: fmt.Sprintf("/%d", i)}
 			cfg.VIPs[0].Routes = append(cfg.VIPs[0].Routes, config.Route{Match: m, Pool: "a"})
 		}
 		cfg.VIPs[0].Routes = append(cfg.VIPs[0].Routes, config.Route{Pool: "b"})

@@ -293,10 +293,13 @@ func TestRouteForAnyMethod(t *testing.T) {
 			method, path, host string
 			want               int
 		}{
-			{"GET", "/", "a.net", any}, {"POST", "/", "b.net", any}, {"DELETE", "/post", "a.net", any}, {"POST", "/post", "b.net", posts},
-			{"PUT", "/deep/x", "b.net", deep}, {"HEAD", "/x", "d.net", other}, {"GET", "/", "c.net", -1}, {"PATCH", "/", "a.net", -1},
+			{"GET", "/", "a.net", any}, {"POST", "/", "b.net", any},
+			{"DELETE", "/post", "a.net", any}, {"POST", "/post", "b.net", posts},
+			{"PUT", "/deep/x", "b.net", deep}, {"HEAD", "/x", "d.net", other},
+			{"GET", "/", "c.net", -1}, {"PATCH", "/", "a.net", -1},
 		} {
-			if got := k.handedTo(newClient(k, f.nth(n), f.usual()), tc.method+" "+tc.path+" HTTP/1.1\r\nHost: "+tc.host+"\r\n\r\n"); got != tc.want {
+			request := tc.method + " " + tc.path + " HTTP/1.1\r\nHost: " + tc.host + "\r\n\r\n"
+			if got := k.handedTo(newClient(k, f.nth(n), f.usual()), request); got != tc.want {
 				t.Errorf("%s %s of %s: got %d, want %d", tc.method, tc.path, tc.host, got, tc.want)
 			}
 		}

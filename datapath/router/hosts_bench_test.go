@@ -13,7 +13,10 @@ import (
 func BenchmarkPutHosts(b *testing.B) {
 	kerneltest.Need(b)
 	const hosts = 100000
-	o := Options{State: filepath.Join(datapath.BPFFS, "baton-bench"), Sessions: testSessions, Pending: testPending, Legs: testLegs, Hosts: 2 * hosts}
+	o := Options{
+		State: filepath.Join(datapath.BPFFS, "baton-bench"), Sessions: testSessions, Pending: testPending, Legs: testLegs,
+		Hosts: 2 * hosts,
+	}
 	r, err := Open(o)
 	if err != nil {
 		b.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	"baton/packet/hello"
 )
 
-// covers reports whether a matches every request, or hello, of the VIP that b matches. It may report false where that is true:
-// regular expressions and headers are not compared.
+// covers reports whether a matches every request, or hello, of the VIP that b matches. It may report false where
+// that is true: regular expressions and headers are not compared.
 func covers(v *VIP, a, b *Match) bool {
 	if v.Protocol.Encrypted() {
 		return coversHello(a, b)
@@ -36,7 +36,8 @@ func coversHello(a, b *Match) bool {
 	return coversChoices(a.ALPN, b.ALPN)
 }
 
-// coversChoices reports whether a has each of b, of conditions that hold for one of a list; an empty list always holds.
+// coversChoices reports whether a has each of b, of conditions that hold for one of a list; an empty list always
+// holds.
 func coversChoices(a, b []string) bool {
 	if len(a) == 0 {
 		return true
@@ -44,8 +45,8 @@ func coversChoices(a, b []string) bool {
 	return len(b) > 0 && !slices.ContainsFunc(b, func(choice string) bool { return !slices.Contains(a, choice) })
 }
 
-// coverIndex finds which of a VIP's routes covers a later one. It compares only those whose names, paths and choices allow it:
-// to compare each route with all earlier ones takes a minute for 100,000.
+// coverIndex finds which of a VIP's routes covers a later one. It compares only those whose names, paths and
+// choices allow it: to compare each route with all earlier ones takes a minute for 100,000.
 type coverIndex struct {
 	vip     *VIP
 	routes  map[coverKey][]int // in the file's order
@@ -119,7 +120,8 @@ func (c *coverIndex) findFirst(route int) int {
 	return first
 }
 
-// eachCoveringName calls f for every name and wildcard that may stand for all that name stands for, and for "", which is any.
+// eachCoveringName calls f for every name and wildcard that may stand for all that name stands for, and for "",
+// which is any.
 func eachCoveringName(name string, f func(name string)) {
 	f("")
 	if name == "" {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestCoverIndex compares the index with the comparison of each route with all earlier ones, also for hosts that are refused.
+// TestCoverIndex compares the index with the comparison of each route with all earlier ones, also for hosts that
+// are refused.
 func TestCoverIndex(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

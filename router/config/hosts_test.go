@@ -37,8 +37,8 @@ func TestManyHosts(t *testing.T) {
 	}
 }
 
-// TestManyMistakes: a file with a mistake in every tenth of 20,000 routes is refused in about a second: the time must grow with the
-// mistakes alone.
+// TestManyMistakes: a file with a mistake in every tenth of 20,000 routes is refused in about a second: the time
+// must grow with the mistakes alone.
 func TestManyMistakes(t *testing.T) {
 	file := bytes.ReplaceAll(hostsFile(20000), []byte(".example.net}, pool: p3}"), []byte("..example.net}, pool: p3}"))
 	_, err := Parse("f", file)

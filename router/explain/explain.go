@@ -1,5 +1,5 @@
-// Package explain answers "which surrogate would this request get, and why" by the same steps and code as for requests (head,
-// route, choose). It is pure; the state of a running router comes in as Health.
+// Package explain answers "which surrogate would this request get, and why" by the same steps and code as for
+// requests (head, route, choose). It is pure; the state of a running router comes in as Health.
 package explain
 
 import (
@@ -108,8 +108,8 @@ func Compile(cfg *config.Config) (*Rules, error) {
 	return &Rules{Config: cfg, Routes: table, Kernel: table.Kernel(route.RoomFor(cfg))}, nil
 }
 
-// Explain explains the decision on a request. A request that the router would refuse is explained by its Status; an invalid
-// question, such as a URL of another scheme, is an error. The time does not grow with the number of hosts.
+// Explain explains the decision on a request. A request that the router would refuse is explained by its Status; an
+// invalid question, such as a URL of another scheme, is an error. The time does not grow with the number of hosts.
 func (r *Rules) Explain(q Question, health func(surrogate string) Health) (*Explanation, error) {
 	cfg, table := r.Config, r.Routes
 	raw, authority, err := q.bytes()

@@ -12,12 +12,18 @@ import (
 // hostRules are the rules of a VIP with a route for each of n hosts, and one for all others.
 func hostRules(t testing.TB, n int) *Rules {
 	t.Helper()
-	cfg := &config.Config{VIPs: []config.VIP{{Mode: config.Handoff, Protocol: config.HTTP}, {Mode: config.Handoff, Protocol: config.TLS}}}
-	cfg.Pools = []config.Pool{{Name: "a", Surrogates: []config.Surrogate{{Name: "a1", Weight: 1}}}, {Name: "b", Surrogates: []config.Surrogate{{Name: "b1", Weight: 1}}}}
+	cfg := &config.Config{
+		VIPs: []config.VIP{{Mode: config.Handoff, Protocol: config.HTTP}, {Mode: config.Handoff, Protocol: config.TLS}},
+		Pools: []config.Pool{
+			{Name: "a", Surrogates: []config.Surrogate{{Name: "a1", Weight: 1}}},
+			{Name: "b", Surrogates: []config.Surrogate{{Name: "b1", Weight: 1}}},
+		},
+	}
 	for i := range n {
 		name := fmt.Sprintf("h%d.net", i)
-		cfg.VIPs[0].Routes = append(cfg.VIPs[0].Routes, config.Route{Match: config.Match{Host: name}, Pool: "a", Line: i})
-		cfg.VIPs[1].Routes = append(cfg.VIPs[1].Routes, config.Route{Match: config.Match{SNI: name}, Pool: "a", Line: i})
+		for j, m := range []config.Match{{Host: name}, {SNI: name}} {
+			cfg.VIPs[j].Routes = append(cfg.VIPs[j].Routes, config.Route{Match: m, Pool: "a", Line: i})
+		}
 	}
 	for i := range cfg.VIPs {
 		cfg.VIPs[i].Routes = append(cfg.VIPs[i].Routes, config.Route{Pool: "b", Line: n})
@@ -32,7 +38,10 @@ func hostRules(t testing.TB, n int) *Rules {
 // TestExplainFewMisses: of thousands of routes that did not match ten are named, and the rest are counted.
 func TestExplainFewMisses(t *testing.T) {
 	rules := hostRules(t, 5000)
-	for url, more := range map[string]int{"http://h4000.net:0/": 3990, "http://other.net:0/": 4990, "http://h10.net:0/": 0, "http://h3.net:0/": -7, "https://h4000.net:0/": 3990} {
+	for url, more := range map[string]int{
+		"http://h4000.net:0/": 3990, "http://other.net:0/": 4990, "http://h10.net:0/": 0, "http://h3.net:0/": -7,
+		"https://h4000.net:0/": 3990,
+	} {
 		e, err := rules.Explain(Question{URL: url}, AllUp)
 		if err != nil {
 			t.Fatal(err)
@@ -46,13 +55,16 @@ func TestExplainFewMisses(t *testing.T) {
 	}
 }
 
-// TestExplainNoRoom: a host for which the kernel's tables have no room is decided in user space, and that is the reason.
+// TestExplainNoRoom: a host for which the kernel's tables have no room is decided in user space, and that is the
+// reason.
 func TestExplainNoRoom(t *testing.T) {
 	rules := hostRules(t, 100)
 	rules.Kernel = rules.Routes.Kernel(route.RoomOf(50))
 	for url, want := range map[string]string{
-		"http://h99.net:0/": "the kernel's tables have no room for host h99.net", "https://h99.net:0/": "the kernel's tables have no room for name h99.net",
-		"http://other.net:0/": "the route on line 50 matches host h50.net, for which the kernel's tables have no room", "http://h1.net:0/": "",
+		"http://h1.net:0/":    "",
+		"http://h99.net:0/":   "the kernel's tables have no room for host h99.net",
+		"https://h99.net:0/":  "the kernel's tables have no room for name h99.net",
+		"http://other.net:0/": "the route on line 50 matches host h50.net, for which the kernel's tables have no room",
 	} {
 		e, err := rules.Explain(Question{URL: url}, AllUp)
 		if err != nil {

@@ -50,7 +50,9 @@ func Series(s *api.RouterStatus) []exporter.Number {
 		}
 		n.Yes("access_log_up", "1 while an output of the access log takes records.", l.Error == "", "output", l.Output)
 	}
-	n.GaugeInt("hosts_left_out", "Hosts of routes for which the kernel's tables have no room, and 1 for all others of a VIP: user space decides their requests.", left)
+	const leftOut = "Hosts of routes for which the kernel's tables have no room, and 1 for all others of a VIP: " +
+		"user space decides their requests."
+	n.GaugeInt("hosts_left_out", leftOut, left)
 	n.GaugeInt("surrogates_left_out", "Surrogates that a source or the API has, but that cannot be in their pool.", len(s.LeftOut))
 	n.GaugeInt("surrogate_changes", "Surrogates that the API has added or changed.", len(s.Changes))
 	const merges = "Times that sources or the API have changed the surrogates in force, by result."

@@ -19,8 +19,8 @@ type candidate struct {
 	upcall  string // why user space must decide if this is the first; "" if the kernel is sure that it matches
 }
 
-// candidate converts a route for requests of that host; host "" means all unknown hosts, and the route's is one. Not ok if the
-// route cannot match any of them.
+// candidate converts a route for requests of that host; host "" means all unknown hosts, and the route's is one.
+// Not ok if the route cannot match any of them.
 func (r *rule) candidate(host string) (candidate, bool) {
 	m := &r.match
 	c := candidate{prefix: m.PathPrefix, methods: m.Methods, pool: r.pool, rewrite: r.rewrite, upcall: r.unaided}
@@ -76,8 +76,8 @@ func anchoredLiteral(expression string) string {
 	return text
 }
 
-// candidateHello converts a route for hellos of that name or wildcard; "" means all unknown names. Not ok if the route cannot
-// match any of them. known are the names in the kernel's table.
+// candidateHello converts a route for hellos of that name or wildcard; "" means all unknown names. Not ok if the
+// route cannot match any of them. known are the names in the kernel's table.
 func (r *rule) candidateHello(name string, known map[string]uint16) (candidate, bool) {
 	m := &r.match
 	c := candidate{pool: r.pool, upcall: r.unaided}

@@ -23,7 +23,7 @@ func (t *Table) MatchHello(vip int, h *hello.Hello) (Result, bool) {
 // MissesHello is Misses for a hello.
 func (t *Table) MissesHello(vip int, h *hello.Hello, most int) (first []Miss, count int) {
 	matched, ok := t.MatchHello(vip, h)
-	return t.misses(vip, matched.Route, ok, most, func(r *rule) string { return r.mismatchHello(h) })
+	return t.listMisses(vip, matched.Route, ok, most, func(r *rule) string { return r.mismatchHello(h) })
 }
 
 // mismatchHello returns the first condition that fails, "" if all hold. A hello without a name meets only routes that say so.

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// index finds the routes of a VIP that may match a request or a hello by its host, so that the time does not grow with the number of
-// hosts. The routes are told by their index in the VIP's, in the file's order.
+// index finds the routes of a VIP that may match a request or a hello by its host, so that the time does not grow
+// with the number of hosts. The routes are told by their index in the VIP's, in the file's order.
 type index struct {
 	all   int
 	exact map[string][]int // of a host, or of a name in hellos
@@ -44,7 +44,8 @@ func (of *index) addRoute(name string, route int) {
 	}
 }
 
-// findRoutes returns the routes that may match requests to a host. Those of a wildcard that is asked for as a host are among them.
+// findRoutes returns the routes that may match requests to a host. Those of a wildcard that is asked for as a host
+// are among them.
 func (of *index) findRoutes(host []byte) matching {
 	m := matching{most: of.all}
 	m.addList(of.any)

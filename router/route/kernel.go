@@ -30,8 +30,9 @@ const (
 //  2. the entry of Prefixes with the longest Prefix of the target's first MaxKernelPrefix bytes, for this VIP, host id and
 //     method, or for any method. No entry means Upcall.
 //
-// The program looks up only requests that head.Parse accepts and for which Unread returns ""; all others are upcalls. The target
-// includes the query: no prefix contains a "?", so a prefix of the target is always a prefix of the path.
+// The program looks up only requests that head.Parse accepts and for which Unread returns ""; all others are
+// upcalls. The target includes the query: no prefix contains a "?", so a prefix of the target is always a prefix of
+// the path.
 type Kernel struct {
 	Hosts    []HostEntry
 	Prefixes []PrefixEntry
@@ -85,8 +86,8 @@ const (
 // methodIDs are the methods known to the kernel; the id is the index plus one.
 var methodIDs = [...]string{"GET", "HEAD", "POST", "PUT", "DELETE"}
 
-// MethodID returns the id of a method in the prefix table: GET 1, HEAD 2, POST 3, PUT 4, DELETE 5, 0 for all others, which the
-// kernel does not look up.
+// MethodID returns the id of a method in the prefix table: GET 1, HEAD 2, POST 3, PUT 4, DELETE 5, 0 for all
+// others, which the kernel does not look up.
 func MethodID(method []byte) uint8 {
 	for i, m := range methodIDs {
 		if m == string(method) {
@@ -96,7 +97,8 @@ func MethodID(method []byte) uint8 {
 	return 0
 }
 
-// Kernel compiles the tables of VIPs in mode handoff that need a lookup, as far as there is room. The result is deterministic.
+// Kernel compiles the tables of VIPs in mode handoff that need a lookup, as far as there is room. The result is
+// deterministic.
 func (t *Table) Kernel(room Room) *Kernel {
 	k := &Kernel{table: t, room: room, vips: make([]kernelVIP, len(t.vips)), under: make(map[entryKey][2]int)}
 	for i := range t.vips {
@@ -179,17 +181,17 @@ func (k *Kernel) addHosts(i int) (left int) {
 // entriesFor returns the entries of a host in a VIP's table; "": of all that are not there.
 func (k *Kernel) entriesFor(vip int, host string) []PrefixEntry {
 	if k.table.vips[vip].encrypted {
-		nodes := nodesOf(k.candidates(vip, host))
+		nodes := nodesOf(k.candidatesFor(vip, host))
 		if len(nodes) == 0 {
 			return nil
 		}
 		return []PrefixEntry{nodes[0].toEntry(NoMethod)}
 	}
-	return entriesOf(k.candidates(vip, host))
+	return entriesOf(k.candidatesFor(vip, host))
 }
 
-// candidates returns the routes for a host in a VIP's table, or of all that are not there, in the file's order.
-func (k *Kernel) candidates(vip int, host string) []candidate {
+// candidatesFor returns the routes for a host in a VIP's table, or of all that are not there, in the file's order.
+func (k *Kernel) candidatesFor(vip int, host string) []candidate {
 	v, of := &k.table.vips[vip], &k.vips[vip]
 	var out []candidate
 	add := func(route int) {
@@ -215,8 +217,8 @@ func (k *Kernel) candidates(vip int, host string) []candidate {
 	return out
 }
 
-// addClass adds the entries of hosts, unless others of the VIP have the same, and returns their id. False: there is no room, and
-// all requests to the host are upcalls.
+// addClass adds the entries of hosts, unless others of the VIP have the same, and returns their id. False: there is
+// no room, and all requests to the host are upcalls.
 func (k *Kernel) addClass(vip uint16, entries []PrefixEntry) (id uint16, fits bool) {
 	if len(entries) == 0 {
 		return upcallHosts, true

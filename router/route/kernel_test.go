@@ -36,7 +36,8 @@ func TestKernelEntries(t *testing.T) {
 	}
 }
 
-// hostRoutes are routes for n hosts, h0.test and so on, to ten pools; every third has a path, and every seventh a method, if various.
+// hostRoutes are routes for n hosts, h0.test and so on, to ten pools; every third has a path, and every seventh a
+// method, if various.
 func hostRoutes(n int, various bool) *config.Config {
 	cfg := &config.Config{File: "f", VIPs: []config.VIP{{Mode: config.Handoff}}}
 	for i := range 10 {
@@ -93,10 +94,12 @@ func TestHundredThousandHosts(t *testing.T) {
 	}
 }
 
-// TestKernelLeavesOutWhatDoesNotFit: what does not fit becomes upcalls, not wrong results; it is told, and other VIPs keep theirs.
+// TestKernelLeavesOutWhatDoesNotFit: what does not fit becomes upcalls, not wrong results; it is told, and other
+// VIPs keep theirs.
 func TestKernelLeavesOutWhatDoesNotFit(t *testing.T) {
 	cfg := hostRoutes(200, true)
-	cfg.VIPs = append(cfg.VIPs, config.VIP{Mode: config.Handoff, Routes: []config.Route{{Match: config.Match{Host: "x.test"}, Pool: "1"}, {Pool: "1"}}})
+	one := []config.Route{{Match: config.Match{Host: "x.test"}, Pool: "1"}, {Pool: "1"}}
+	cfg.VIPs = append(cfg.VIPs, config.VIP{Mode: config.Handoff, Routes: one})
 	table := compileConfig(t, cfg)
 	for _, tt := range []struct {
 		room Room
@@ -131,13 +134,18 @@ func TestKernelLeavesOutWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-// TestNamesThatDoNotFit is TestKernelLeavesOutWhatDoesNotFit for hellos: a wildcard stands for no name that has its own route.
+// TestNamesThatDoNotFit is TestKernelLeavesOutWhatDoesNotFit for hellos: a wildcard stands for no name that has its
+// own route.
 func TestNamesThatDoNotFit(t *testing.T) {
-	cfg := &config.Config{Pools: []config.Pool{{Name: "0"}, {Name: "1"}}, VIPs: []config.VIP{{Mode: config.Handoff, Protocol: config.TLS}}}
-	for _, name := range []string{"*.a.net", "*.b.net", "x.a.net", "y.a.net", ""} {
-		cfg.VIPs[0].Routes = append(cfg.VIPs[0].Routes, config.Route{Match: config.Match{SNI: name}, Pool: fmt.Sprint(len(name) % 2)})
+	cfg := &config.Config{
+		Pools: []config.Pool{{Name: "0"}, {Name: "1"}}, VIPs: []config.VIP{{Mode: config.Handoff, Protocol: config.TLS}},
 	}
-	cfg.VIPs[0].Routes[0], cfg.VIPs[0].Routes[2] = cfg.VIPs[0].Routes[2], cfg.VIPs[0].Routes[0] // exact names first
+	for _, name := range []string{"*.a.net", "*.b.net", "x.a.net", "y.a.net", ""} {
+		r := config.Route{Match: config.Match{SNI: name}, Pool: fmt.Sprint(len(name) % 2)}
+		cfg.VIPs[0].Routes = append(cfg.VIPs[0].Routes, r)
+	}
+	routes := cfg.VIPs[0].Routes
+	routes[0], routes[2] = routes[2], routes[0] // exact names first
 	table := compileConfig(t, cfg)
 	for hosts := range 6 {
 		k := table.Kernel(Room{Hosts: hosts, Prefixes: 1000})
@@ -153,7 +161,10 @@ func TestNamesThatDoNotFit(t *testing.T) {
 }
 
 func TestHostRoom(t *testing.T) {
-	for hosts, want := range map[int]int{0: LeastHosts, 1000: LeastHosts, LeastHosts / 2: LeastHosts, LeastHosts/2 + 1: 2 * LeastHosts, 100000: 4 * LeastHosts, 1 << 30: MaxHosts} {
+	for hosts, want := range map[int]int{
+		0: LeastHosts, 1000: LeastHosts, LeastHosts / 2: LeastHosts, LeastHosts/2 + 1: 2 * LeastHosts, 100000: 4 * LeastHosts,
+		1 << 30: MaxHosts,
+	} {
 		if got := hostRoom(hosts); got != want {
 			t.Errorf("room for %d hosts: %d, want %d", hosts, got, want)
 		}

@@ -9,8 +9,8 @@ import (
 	"baton/router/head"
 )
 
-// Lookup is the kernel program's lookup, as a model for tests and for explanations. It returns the matching entry, or one with
-// Upcall and the reason.
+// Lookup is the kernel program's lookup, as a model for tests and for explanations. It returns the matching entry,
+// or one with Upcall and the reason.
 func (k *Kernel) Lookup(vip int, req *head.Request) PrefixEntry {
 	upcall := func(why string) PrefixEntry { return PrefixEntry{VIP: uint16(vip), Upcall: true, Why: why} }
 	if why := Unread(req, 0); why != "" {
@@ -94,9 +94,10 @@ func (k *Kernel) isNamed(vip int, host string) bool {
 	return len(k.table.vips[vip].index.exact[host]) > 0
 }
 
-// explainUpcall says why user space decides what the kernel looks up under a host in its table, "" if it is not there.
+// explainUpcall says why user space decides what the kernel looks up under a host in its table, "" if it is not
+// there.
 func (k *Kernel) explainUpcall(vip int, host, method, target string) string {
-	for _, c := range k.candidates(vip, host) {
+	for _, c := range k.candidatesFor(vip, host) {
 		if (k.table.vips[vip].encrypted || methodHolds(c.methods, []byte(method))) && strings.HasPrefix(target, c.prefix) {
 			if c.upcall != "" {
 				return c.upcall

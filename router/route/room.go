@@ -22,8 +22,8 @@ func RoomFor(cfg *config.Config) Room {
 // RoomOf returns the room of a data path with so many hosts.
 func RoomOf(hosts int) Room { return Room{Hosts: hosts, Prefixes: MaxPrefixes} }
 
-// hostRoom is the size of a host table for so many hosts: twice as many may come by reloads. A table costs 32 bytes for each of its
-// places, used or not, so that it is no larger than that.
+// hostRoom is the size of a host table for so many hosts: twice as many may come by reloads. A table costs 32 bytes
+// for each of its places, used or not, so that it is no larger than that.
 func hostRoom(hosts int) int {
 	return min(max(LeastHosts, 1<<bits.Len(uint(max(2*hosts, 1)-1))), MaxHosts)
 }
@@ -73,7 +73,8 @@ func (k *Kernel) Warnings(cfg *config.Config) []string {
 		case l.Others:
 			what += ", and to hosts that no route names,"
 		}
-		problem := fmt.Sprintf("requests to %s are decided in user space: the kernel's tables hold %d hosts, %d with different routes at a VIP, and %d prefixes",
+		problem := fmt.Sprintf("requests to %s are decided in user space: "+
+			"the kernel's tables hold %d hosts, %d with different routes at a VIP, and %d prefixes",
 			what, k.room.Hosts, maxClasses, k.room.Prefixes)
 		remedy := "several VIPs or routers"
 		if k.room.Hosts < RoomFor(cfg).Hosts {

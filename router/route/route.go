@@ -1,5 +1,6 @@
-// Package route finds a request's pool: that of the first route, in the file's order, of which all conditions hold. It also
-// compiles the routes into the kernel program's tables (kernel.go); a test on random routes checks that both agree.
+// Package route finds a request's pool: that of the first route, in the file's order, of which all conditions hold.
+// It also compiles the routes into the kernel program's tables (kernel.go); a test on random routes checks that
+// both agree.
 package route
 
 import (
@@ -44,7 +45,8 @@ type Result struct {
 	Reason   string // the conditions that held, such as "host a.net, path_prefix /video/"; "every request" when there are none
 }
 
-// Compile compiles the routes of each VIP. The configuration must not change afterwards; a route to an unknown pool is an error.
+// Compile compiles the routes of each VIP. The configuration must not change afterwards; a route to an unknown pool
+// is an error.
 func Compile(cfg *config.Config) (*Table, error) {
 	pools := make(map[string]int, len(cfg.Pools))
 	for i, p := range cfg.Pools {
@@ -68,7 +70,8 @@ func Compile(cfg *config.Config) (*Table, error) {
 				unaided[pool] = t.unaided(&v, &cfg.Pools[pool], pool)
 			}
 			t.vips[i].routes = append(t.vips[i].routes, rule{
-				match: r.Match, pool: pool, name: r.Pool, rewrite: r.Rewrite, line: r.Line, unaided: unaided[pool], reason: text(r.Match),
+				match: r.Match, pool: pool, name: r.Pool, rewrite: r.Rewrite, line: r.Line,
+				unaided: unaided[pool], reason: text(r.Match),
 			})
 		}
 		t.vips[i].index = indexRoutes(v.Protocol, t.vips[i].routes)
@@ -83,7 +86,8 @@ func indexRoutes(p config.Protocol, routes []rule) index {
 	return indexHosts(routes)
 }
 
-// Match returns the first matching route of the VIP, by its index in Config.VIPs; false if none matches, which means 404.
+// Match returns the first matching route of the VIP, by its index in Config.VIPs; false if none matches, which
+// means 404.
 func (t *Table) Match(vip int, req *head.Request) (Result, bool) {
 	v := &t.vips[vip]
 	may := v.index.findRoutes(req.Host)
@@ -106,14 +110,14 @@ type Miss struct {
 	Why   string
 }
 
-// Misses returns how many routes are before the one that Match returns, or all if it returns none, and the first of them, at most
-// so many.
+// Misses returns how many routes are before the one that Match returns, or all if it returns none, and the first of
+// them, at most so many.
 func (t *Table) Misses(vip int, req *head.Request, most int) (first []Miss, count int) {
 	matched, ok := t.Match(vip, req)
-	return t.misses(vip, matched.Route, ok, most, func(r *rule) string { return r.mismatch(req) })
+	return t.listMisses(vip, matched.Route, ok, most, func(r *rule) string { return r.mismatch(req) })
 }
 
-func (t *Table) misses(vip, matched int, ok bool, most int, mismatch func(r *rule) string) (first []Miss, count int) {
+func (t *Table) listMisses(vip, matched int, ok bool, most int, mismatch func(r *rule) string) (first []Miss, count int) {
 	count = matched
 	if !ok {
 		count = len(t.vips[vip].routes)

@@ -19,8 +19,9 @@ func (n *node) sameAnswer(as *node) bool {
 	return n.upcall == as.upcall && n.pool == as.pool && n.rewrite == as.rewrite
 }
 
-// nodesOf returns the prefix tree of routes for one host and method. A node yields the first route, in the file's order, whose
-// prefix is on the path from the root to the node; a node that equals its parent is omitted. Above all is an upcall.
+// nodesOf returns the prefix tree of routes for one host and method. A node yields the first route, in the file's
+// order, whose prefix is on the path from the root to the node; a node that equals its parent is omitted. Above all
+// is an upcall.
 func nodesOf(routes []candidate) []node {
 	first := make(map[string]int) // prefix to the first route that has it
 	for i, c := range routes {
@@ -59,8 +60,8 @@ func nodesOf(routes []candidate) []node {
 	return nodes
 }
 
-// entriesOf returns the entries of one host of HTTP, without VIP and id. What is alike for all methods has one entry, which only
-// the empty prefix can have, as the method is before the target in the kernel's keys.
+// entriesOf returns the entries of one host of HTTP, without VIP and id. What is alike for all methods has one
+// entry, which only the empty prefix can have, as the method is before the target in the kernel's keys.
 func entriesOf(routes []candidate) []PrefixEntry {
 	var trees [len(methodIDs)][]node
 	alike := !slices.ContainsFunc(routes, func(c candidate) bool { return len(c.methods) > 0 })

@@ -23,7 +23,7 @@ func TestLeastMTU(t *testing.T) {
 	}
 }
 
-// TestWarnings: what the kernel's tables have no room for is told.
+// TestWarnings: hosts for which the kernel's tables have no room are reported.
 func TestWarnings(t *testing.T) {
 	for routes, want := range map[int]string{
 		65534: "", 65540: ":1:1: vips[0].routes: requests to 6 hosts are decided in user space: " +

@@ -242,7 +242,7 @@ type Host struct {
 // Route applies to requests whose longest matching prefix is Prefix.
 type Route struct {
 	VIP, Host uint16
-	Method    uint8  // AnyMethod with Prefix "" alone
+	Method    uint8  // AnyMethod needs Prefix ""
 	Prefix    string // at most RouteBytes
 	Pool      uint16
 	Upcall    bool

@@ -53,7 +53,7 @@ type coverIndex struct {
 	lengths map[string][]int   // of the paths of the routes of a name
 }
 
-// coverKey is what a route that covers has in common with those that it covers.
+// coverKey has the conditions by which a route is found that covers another.
 type coverKey struct {
 	name   string // host or SNI; "" for any
 	path   string // that theirs begin with
@@ -77,7 +77,7 @@ func (c *coverIndex) conditionsOf(route int) (name, path string, choices []strin
 func (c *coverIndex) addRoute(route int) {
 	name, path, choices := c.conditionsOf(route)
 	if strings.HasPrefix(name, "*") && !strings.HasPrefix(name, "*.") {
-		name = "" // a mistake, and covers takes it for any ending
+		name = "" // a mistake, and covers treats it as any ending
 	}
 	if !slices.Contains(c.lengths[name], len(path)) {
 		c.lengths[name] = append(c.lengths[name], len(path))

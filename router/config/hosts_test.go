@@ -33,8 +33,8 @@ func TestManyHosts(t *testing.T) {
 	}
 }
 
-// TestManyMistakes: a file with a mistake in every tenth of 10,000 routes is refused in about a second: the time
-// must grow with the mistakes alone.
+// TestManyMistakes: a file with a mistake in every tenth of 10,000 routes is refused in about a second. The time for
+// each mistake must not grow with their number.
 func TestManyMistakes(t *testing.T) {
 	file := bytes.ReplaceAll(hostsFile(10000), []byte(".example.net}, pool: p3}"), []byte("..example.net}, pool: p3}"))
 	_, err := Parse("f", file)

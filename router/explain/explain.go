@@ -92,7 +92,7 @@ type Candidate struct {
 	Excluded string  `json:"excluded,omitempty"` // why it is not available
 }
 
-// Rules are what decides: a configuration, and what is compiled of it, which a running router has already.
+// Rules are a configuration and its compiled routes, which a running router has already.
 type Rules struct {
 	Config *config.Config
 	Routes *route.Table

@@ -6,7 +6,7 @@ import (
 )
 
 // index finds the routes of a VIP that may match a request or a hello by its host, so that the time does not grow
-// with the number of hosts. The routes are told by their index in the VIP's, in the file's order.
+// with the number of hosts. Routes are indices into the VIP's, in the file's order.
 type index struct {
 	all   int
 	exact map[string][]int // of a host, or of a name in hellos

@@ -44,7 +44,7 @@ type Kernel struct {
 	under map[entryKey][2]int // from and to which of Prefixes are one host's
 }
 
-// kernelVIP is what Kernel knows of a VIP.
+// kernelVIP is a VIP of a Kernel.
 type kernelVIP struct {
 	onePool int               // to which all requests go as they are; -1: there is none
 	ids     map[string]uint16 // of the hosts in the table
@@ -69,7 +69,7 @@ type HostEntry struct {
 type PrefixEntry struct {
 	VIP     uint16 // index in Config.VIPs
 	HostID  uint16
-	Method  uint8  // see MethodID; AnyMethod, with Prefix "" alone; NoMethod for hellos
+	Method  uint8  // see MethodID; AnyMethod, which needs Prefix ""; NoMethod for hellos
 	Prefix  string // at most MaxKernelPrefix bytes; "" for every target
 	Pool    uint16 // index in Config.Pools, when Upcall is false; the same for the next
 	Rewrite config.Rewrite
@@ -178,7 +178,7 @@ func (k *Kernel) addHosts(i int) (left int) {
 	return len(missing)
 }
 
-// entriesFor returns the entries of a host in a VIP's table; "": of all that are not there.
+// entriesFor returns the entries of a host in a VIP's table; "": of all others.
 func (k *Kernel) entriesFor(vip int, host string) []PrefixEntry {
 	if k.table.vips[vip].encrypted {
 		nodes := nodesOf(k.candidatesFor(vip, host))
@@ -190,7 +190,7 @@ func (k *Kernel) entriesFor(vip int, host string) []PrefixEntry {
 	return entriesOf(k.candidatesFor(vip, host))
 }
 
-// candidatesFor returns the routes for a host in a VIP's table, or of all that are not there, in the file's order.
+// candidatesFor returns the routes for a host in a VIP's table, or of all others, in the file's order.
 func (k *Kernel) candidatesFor(vip int, host string) []candidate {
 	v, of := &k.table.vips[vip], &k.vips[vip]
 	var out []candidate
@@ -236,7 +236,7 @@ func (k *Kernel) addClass(vip uint16, entries []PrefixEntry) (id uint16, fits bo
 	return id, true
 }
 
-// keyOf is the same for the same entries alone.
+// keyOf returns a text that only the same entries have.
 func keyOf(entries []PrefixEntry) string {
 	var key []byte
 	text := func(s string) { key = append(binary.AppendUvarint(key, uint64(len(s))), s...) }

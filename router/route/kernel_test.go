@@ -94,7 +94,7 @@ func TestHundredThousandHosts(t *testing.T) {
 	}
 }
 
-// TestKernelLeavesOutWhatDoesNotFit: what does not fit becomes upcalls, not wrong results; it is told, and other
+// TestKernelLeavesOutWhatDoesNotFit: what does not fit becomes upcalls, not wrong results; it is reported, and other
 // VIPs keep theirs.
 func TestKernelLeavesOutWhatDoesNotFit(t *testing.T) {
 	cfg := hostRoutes(200, true)

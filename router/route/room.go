@@ -8,7 +8,7 @@ import (
 	"baton/router/config"
 )
 
-// Room is what the kernel's tables hold.
+// Room is the size of the kernel's tables.
 type Room struct {
 	Hosts    int
 	Prefixes int

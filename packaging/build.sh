@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 folder=$1
 shift
 # grpcnotrace omits gRPC's trace pages: their templates force the linker to keep every method of every type.
-# These libraries are not fast paths, but for their system calls, and are smaller if nothing is inlined into their functions: 3.4 % of baton.
+# These libraries are not fast paths, but for their system calls, and are smaller if nothing is inlined into their
+# functions: 3.4 % of baton.
 small=
 for library in github.com/osrg/gobgp google.golang.org github.com/vishvananda github.com/prometheus github.com/spf13 \
 	github.com/godbus github.com/google/nftables github.com/cilium; do small="$small -gcflags=$library/...=-l"; done

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"net/http"
-	"net/url"
 
 	"baton/router/head"
 )
@@ -16,8 +15,8 @@ type framing struct {
 	upgrade bool // another protocol follows, if the surrogate agrees
 }
 
-// checkHead parses the head at the start of b, as the router does before a handoff: both refuse the same requests. It also
-// refuses what only matters to a proxy. n is the head's length, 0 if it is incomplete; a non-nil verdict refuses the request.
+// checkHead parses the head at the start of b, as the router does before a handoff: both refuse the same requests.
+// n is the head's length, 0 if it is incomplete; a non-nil verdict refuses the request.
 func checkHead(b []byte) (f framing, n int, refused *Verdict) {
 	req, n, err := head.Parse(b)
 	var bad *head.Error
@@ -27,18 +26,9 @@ func checkHead(b []byte) (f framing, n int, refused *Verdict) {
 	case err != nil:
 		return framing{}, 0, nil
 	}
-	if req.Form != head.Asterisk {
-		if _, err := url.ParseRequestURI(string(req.Target)); err != nil { // net/http would refuse it without our hooks
-			return framing{}, 0, malformed("malformed request target")
-		}
-	}
 	var upgrade, upgrades, clear bool
 	for name, value := range req.Fields.All() {
 		switch {
-		case bytes.EqualFold(name, []byte("Expect")):
-			if !bytes.EqualFold(value, []byte("100-continue")) {
-				return framing{}, 0, &Verdict{http.StatusExpectationFailed, "unsupported expectation"}
-			}
 		case bytes.EqualFold(name, []byte("Connection")):
 			upgrade = upgrade || lists(value, "upgrade")
 		case bytes.EqualFold(name, []byte("Upgrade")):

@@ -119,7 +119,7 @@ func agree(t *testing.T, in []byte) {
 	}
 }
 
-// hostAlone strips the port, in another way than hostOf.
+// hostAlone strips the port, in another way than HostOf.
 func hostAlone(s string) string {
 	if i := strings.LastIndexByte(s, ':'); i > strings.LastIndexByte(s, ']') {
 		s = s[:i]

@@ -53,6 +53,17 @@ type Fields []byte
 // All yields each header line's name, as received, and its value without surrounding white space.
 func (f Fields) All() func(yield func(name, value []byte) bool) {
 	return func(yield func(name, value []byte) bool) {
+		for name, value := range f.Lines() {
+			if !yield(name, trim(value)) {
+				return
+			}
+		}
+	}
+}
+
+// Lines yields each header line's name and all that follows its colon, as received.
+func (f Fields) Lines() func(yield func(name, value []byte) bool) {
+	return func(yield func(name, value []byte) bool) {
 		for rest := []byte(f); len(rest) > 0; {
 			end := bytes.IndexByte(rest, '\n')
 			if end < 1 {
@@ -61,7 +72,7 @@ func (f Fields) All() func(yield func(name, value []byte) bool) {
 			line := rest[:end-1]
 			rest = rest[end+1:]
 			colon := bytes.IndexByte(line, ':')
-			if colon < 0 || !yield(line[:colon], trim(line[colon+1:])) {
+			if colon < 0 || !yield(line[:colon], line[colon+1:]) {
 				return
 			}
 		}

@@ -22,13 +22,14 @@ type Request struct {
 	Target  []byte // as received
 	Path    []byte // raw: not decoded or normalized, without query; "/" if an absolute target has none, "*" in Asterisk form
 	Query   []byte // raw, without "?"
-	Host    []byte // lower case, no port, no trailing dot; from an absolute target, else from Host; empty if there is none
+	Host    []byte // as HostOf has it; from an absolute target, else from Host; empty if there is none
 	Fields  Fields
 	Form    Form
 	Version Version
 
 	ContentLength  int64 // length of the body; -1: chunked; 0 also if not given
 	KeepAlive      bool  // the client may send another request on this connection
+	Blank          bool  // an empty line came before it
 	Upgrade        bool  // there is an Upgrade header: the surrogate may answer 101 and leave HTTP
 	ExpectContinue bool  // the client may wait for 100 before it sends its body
 	Bound          bool  // its credentials may apply to the whole connection (NTLM, Negotiate)
@@ -56,6 +57,7 @@ var (
 	errCoding     = &Error{501, "transfer coding is not chunked"}
 	errLastCoding = &Error{400, "last transfer coding is not chunked"}
 	errTrailer    = &Error{400, "Trailer names a field of framing"}
+	errExpect     = &Error{417, "expectation is not 100-continue"}
 )
 
 // Parse parses the request head at the start of b and returns its length including the empty line; one empty line before it is
@@ -71,7 +73,7 @@ func Parse(b []byte) (Request, int, error) {
 		if b[1] != '\n' {
 			return Request{}, 0, errLineByte
 		}
-		n = 2
+		n, r.Blank = 2, true
 	}
 	text, length, err := line(b[n:], MaxLine+2, errLongLine, errLineByte)
 	if err != nil {
@@ -159,7 +161,7 @@ func (r *Request) target() error {
 		if bytes.IndexByte(authority, '@') >= 0 {
 			return errUserinfo // RFC 9110 section 4.2.4
 		}
-		host, ok := hostOf(authority)
+		host, ok := HostOf(authority)
 		if !ok || len(host) == 0 {
 			return errHost
 		}
@@ -196,9 +198,16 @@ func OriginForm(target string) string {
 	}
 }
 
+// seen holds the findings of a request's head so far, beside the Request.
+type seen struct {
+	framing
+	hosts   int
+	trailer bool // Trailer names a field of framing
+}
+
 func (r *Request) headers(b []byte, n int) (int, error) {
-	var f framing
-	hosts, lines, begin, trailer := 0, 0, n, false
+	var f seen
+	lines, begin := 0, n
 	for {
 		text, length, err := line(b[n:], MaxHead-n, faults.long, faults.control)
 		if err != nil {
@@ -206,7 +215,7 @@ func (r *Request) headers(b []byte, n int) (int, error) {
 		}
 		if len(text) == 0 {
 			r.Fields = Fields(b[begin:n])
-			return n + length, r.finish(&f, hosts, trailer)
+			return n + length, r.finish(&f)
 		}
 		n += length
 		if lines++; lines > MaxHeaders {
@@ -216,43 +225,52 @@ func (r *Request) headers(b []byte, n int) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if taken, err := f.take(name, value, faults); taken {
-			if err != nil {
-				return 0, err
-			}
-			continue
+		taken, err := f.take(name, value, faults)
+		if !taken && err == nil {
+			err = r.takeField(&f, name, value)
 		}
-		switch len(name) {
-		case len("Host"):
-			if equalFold(name, "Host") {
-				if hosts++; hosts > 1 {
-					return 0, errTwoHosts
-				}
-				host, ok := hostOf(value)
-				if !ok {
-					return 0, errHost
-				}
-				if r.Form != Absolute { // RFC 9112 section 3.2.2: the target's host replaces the header
-					r.Host = host
-				}
-			}
-		case len("Expect"):
-			if equalFold(name, "Expect") && equalFold(value, "100-continue") && r.Version == HTTP11 {
-				r.ExpectContinue = true
-			}
-		case len("Authorization"), len("Proxy-Authorization"):
-			if equalFold(name, "Authorization") || equalFold(name, "Proxy-Authorization") {
-				r.Bound = r.Bound || Binds(value)
-			}
-		case len("Upgrade"): // and Trailer
-			switch {
-			case equalFold(name, "Upgrade"):
-				r.Upgrade = true
-			case equalFold(name, "Trailer"):
-				trailer = trailer || namesFraming(value)
-			}
+		if err != nil {
+			return 0, err
 		}
 	}
+}
+
+// takeField handles a header line that is not about framing.
+func (r *Request) takeField(f *seen, name, value []byte) error {
+	switch len(name) {
+	case len("Host"):
+		if equalFold(name, "Host") {
+			if f.hosts++; f.hosts > 1 {
+				return errTwoHosts
+			}
+			host, ok := HostOf(value)
+			if !ok {
+				return errHost
+			}
+			if r.Form != Absolute { // RFC 9112 section 3.2.2: the target's host replaces the header
+				r.Host = host
+			}
+		}
+	case len("Expect"):
+		if equalFold(name, "Expect") {
+			if !equalFold(value, "100-continue") {
+				return errExpect // RFC 9110 section 10.1.1: there is no other
+			}
+			r.ExpectContinue = r.Version == HTTP11
+		}
+	case len("Authorization"), len("Proxy-Authorization"):
+		if equalFold(name, "Authorization") || equalFold(name, "Proxy-Authorization") {
+			r.Bound = r.Bound || Binds(value)
+		}
+	case len("Upgrade"): // and Trailer
+		switch {
+		case equalFold(name, "Upgrade"):
+			r.Upgrade = true
+		case equalFold(name, "Trailer"):
+			f.trailer = f.trailer || namesFraming(value)
+		}
+	}
+	return nil
 }
 
 // namesFraming reports whether Trailer announces a field not allowed in trailers, RFC 9110 section 6.5.1.
@@ -273,8 +291,8 @@ func Binds(credentials []byte) bool {
 }
 
 // finish checks what needs the whole head.
-func (r *Request) finish(f *framing, hosts int, trailer bool) error {
-	if hosts == 0 && r.Version == HTTP11 {
+func (r *Request) finish(f *seen) error {
+	if f.hosts == 0 && r.Version == HTTP11 {
 		return errNoHost
 	}
 	r.KeepAlive = !f.close && (r.Version == HTTP11 || f.keepAlive)
@@ -291,16 +309,16 @@ func (r *Request) finish(f *framing, hosts int, trailer bool) error {
 	default:
 		return errCoding
 	}
-	if trailer {
+	if f.trailer {
 		return errTrailer
 	}
 	r.ContentLength = -1
 	return nil
 }
 
-// hostOf strips the port and a trailing dot off uri-host [":" port], and lowers its case. An empty host is valid, RFC 9112
-// section 3.2.
-func hostOf(b []byte) ([]byte, bool) {
+// HostOf strips the port and a trailing dot off uri-host [":" port], and lowers its case: the form in which hosts
+// are compared everywhere. False: it is none. An empty host is valid, RFC 9112 section 3.2.
+func HostOf(b []byte) ([]byte, bool) {
 	host, port := b, []byte(nil)
 	if len(b) > 0 && b[0] == '[' {
 		end := bytes.IndexByte(b, ']')

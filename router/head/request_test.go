@@ -34,6 +34,12 @@ func TestParseAccepts(t *testing.T) {
 			plain{Method: "GET", Target: "/video/a.mp4?t=1", Path: "/video/a.mp4", Query: "t=1", Host: "cdn.example.net", Version: HTTP11, KeepAlive: true}},
 		{"host with capitals and port", "GET / HTTP/1.1\r\nhOST:\tCDN.Example.NET:8080 \t\r\n\r\n",
 			plain{Method: "GET", Target: "/", Path: "/", Host: "cdn.example.net", Version: HTTP11, KeepAlive: true}},
+		{"host with a trailing dot and a port", "GET / HTTP/1.1\r\nHost: CDN.Example.net.:80\r\n\r\n",
+			plain{Method: "GET", Target: "/", Path: "/", Host: "cdn.example.net", Version: HTTP11, KeepAlive: true}},
+		{"absolute form with a trailing dot", "GET http://A.:80/ HTTP/1.1\r\nHost: b\r\n\r\n",
+			plain{
+				Method: "GET", Target: "http://A.:80/", Path: "/", Host: "a", Form: Absolute, Version: HTTP11, KeepAlive: true,
+			}},
 		{"host without port after its colon", "GET / HTTP/1.1\r\nHost: a:\r\n\r\n",
 			plain{Method: "GET", Target: "/", Path: "/", Host: "a", Version: HTTP11, KeepAlive: true}},
 		{"IPv6 host", "GET / HTTP/1.1\r\nHost: [2001:DB8::9]:80\r\n\r\n",
@@ -203,6 +209,11 @@ func TestParseRefuses(t *testing.T) {
 		{"empty coding", get("Transfer-Encoding:\r\n"), 400},
 		{"coding identity", get("Transfer-Encoding: identity\r\n"), 400},
 		{"length in the trailer", get("Transfer-Encoding: chunked\r\nTrailer: X, Content-Length\r\n"), 400},
+
+		{"another expectation", get("Expect: 200-ok\r\n"), 417},
+		{"two expectations", get("Expect: 100-continue, x\r\n"), 417},
+		{"no expectation", get("Expect:\r\n"), 417},
+		{"another expectation in 1.0", "GET / HTTP/1.0\r\nExpect: x\r\n\r\n", 417},
 
 		{"101 headers", get(strings.Repeat("X: a\r\n", MaxHeaders)), 431},
 		{"head of more than 32 KiB", get("X: " + strings.Repeat("a", MaxHead) + "\r\n"), 431},

@@ -158,7 +158,8 @@ func (g *guard) readHead() error {
 			return nil
 		}
 		// Parsing again at every segment would be cheap to provoke and expensive for us.
-		if g.scanned == 0 || bytes.IndexByte(g.in[g.scanned:], '\n') >= 0 {
+		full := len(g.in) >= g.server.maxHead
+		if g.scanned == 0 || full || bytes.IndexByte(g.in[g.scanned:], '\n') >= 0 {
 			f, n, refused := checkHead(g.in)
 			switch {
 			case refused != nil:
@@ -170,7 +171,7 @@ func (g *guard) readHead() error {
 			}
 		}
 		g.scanned = len(g.in)
-		if len(g.in) >= g.server.maxHead {
+		if full {
 			g.refuse(tooLong(g.in))
 			return nil
 		}
@@ -263,10 +264,20 @@ func (g *guard) fill() error {
 		return nil
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) && len(g.in) > 0 && !g.aborted() {
-		g.refuse(Verdict{http.StatusRequestTimeout, "request header not received in time"})
+		g.refuseLate()
 		return nil
 	}
 	return err
+}
+
+// refuseLate refuses a request whose head is not whole in time: by what is wrong with it, wherever its client has
+// cut it.
+func (g *guard) refuseLate() {
+	v := Verdict{http.StatusRequestTimeout, "request header not received in time"}
+	if _, _, refused := checkHead(g.in); refused != nil {
+		v = *refused
+	}
+	g.refuse(v)
 }
 
 // holdBack keeps what follows an upgrade request until the surrogate has agreed: httputil.ReverseProxy would lose a byte that

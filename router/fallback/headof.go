@@ -1,7 +1,6 @@
 package fallback
 
 import (
-	"net"
 	"net/http"
 	"strings"
 
@@ -12,11 +11,7 @@ import (
 func HeadOf(req *http.Request) head.Request {
 	path, query, _ := strings.Cut(head.OriginForm(req.RequestURI), "?")
 	h := head.Request{Method: []byte(req.Method), Target: []byte(req.RequestURI), Path: []byte(path), Query: []byte(query)}
-	host := req.Host
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	h.Host = head.Lower([]byte(strings.TrimSuffix(host, ".")))
+	h.Host, _ = head.HostOf([]byte(req.Host)) // whoever read the request has refused what is none
 	for name, values := range req.Header {
 		for _, v := range values {
 			h.Fields = append(h.Fields, name+": "+v+"\r\n"...)

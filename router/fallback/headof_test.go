@@ -1,9 +1,6 @@
 package fallback
 
 import (
-	"bufio"
-	"net/http"
-	"strings"
 	"testing"
 
 	"baton/router/head"
@@ -18,19 +15,21 @@ func TestHeadOf(t *testing.T) {
 		if target == "*" {
 			method = "OPTIONS"
 		}
-		text := method + " " + target + " HTTP/1.1\r\nHost: h\r\nA: b\r\n\r\n"
-		want, _, err := head.Parse([]byte(text))
-		if err != nil {
-			t.Errorf("%s: %v", target, err)
-			continue
-		}
-		req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
-		if err != nil {
-			t.Errorf("%s: %v", target, err)
-			continue
-		}
-		if got := HeadOf(req); string(got.Path) != string(want.Path) || string(got.Query) != string(want.Query) || string(got.Host) != string(want.Host) {
-			t.Errorf("%s: path %q, query %q, host %q; want %q, %q, %q", target, got.Path, got.Query, got.Host, want.Path, want.Query, want.Host)
-		}
+		compareHead(t, method+" "+target+" HTTP/1.1\r\nHost: h\r\nA: b\r\n\r\n")
 	}
+	for _, host := range []string{
+		"", "h", "H.Test", "h.test.", "h.test.:80", "h:", "10.0.0.1:80", "[::1]", "[::1]:80", "[2001:DB8::9]",
+	} {
+		compareHead(t, "GET / HTTP/1.1\r\nHost: "+host+"\r\n\r\n")
+	}
+}
+
+func compareHead(t *testing.T, text string) {
+	t.Helper()
+	want, _, err := head.Parse([]byte(text))
+	if err != nil {
+		t.Errorf("%q: %v", text, err)
+		return
+	}
+	sameRequest(t, &want, []byte(text))
 }

@@ -195,7 +195,8 @@ func TestOldVerdict(t *testing.T) {
 	})
 }
 
-// TestTooLong: a head that is too long is refused; a hello that is too long is for the socket to refuse.
+// TestTooLong: a head that is too long is refused; one in too many segments, and a hello that is too long, are for
+// the socket to judge.
 func TestTooLong(t *testing.T) {
 	run(t, func(s *script) {
 		s.opens(anna, web, 1)
@@ -207,6 +208,16 @@ func TestTooLong(t *testing.T) {
 		}
 		s.expect(outcome.Refused)
 		s.expectVerdict(anna, 431)
+		s.expectNothingHeld()
+
+		s.opens(anna, web, 1)
+		seq = 1
+		short := "GET /" + strings.Repeat("x", maxPendingSegments)
+		for _, b := range pieces(short, 1)[:maxPendingSegments+1] {
+			s.sends(anna, web, seq, 0, b)
+			seq = seq.Add(1)
+		}
+		s.expect(outcome.Proxied)
 		s.expectNothingHeld()
 
 		s.opens(anna, secure, 1)

@@ -117,15 +117,14 @@ func (d *Decider) giveUpClientLocked(key clientKey, seq packet.Seq) {
 	d.o.Kernel.ForgetUpcall(key.client, key.vip, seq)
 }
 
-// keepLocked keeps a packet of a client. False: it is not kept; the client may have been refused, or repeats it.
+// keepLocked keeps a packet of a client. False: it is not kept; the client may be on its way to a socket, or
+// repeats it.
 func (d *Decider) keepLocked(ctx context.Context, s *state.Snapshot, p *pending, a *arrival) bool {
 	keep, fits := p.accepts(a.seq, len(a.data))
 	switch {
-	case !fits && !p.decided && isEncrypted(s, p):
-		d.departLocked(departure{p, nil, outcome.Proxied})
-		return false
 	case !fits && !p.decided:
-		d.refuseLocked(p, &head.Error{Status: http.StatusRequestHeaderFieldsTooLarge, Reason: "head is too long"})
+		// Whether it is refused must not depend on how the client has cut it: the socket reads all of it.
+		d.departLocked(departure{p, nil, outcome.Proxied})
 		return false
 	case !keep:
 		if !p.decided && a.flags.Has(packet.FIN) && p.isWholeWith(&a.segment) { // a FIN on a retransmission

@@ -2,80 +2,38 @@
 /* Routes a request to a pool and a surrogate as far as the kernel can. The rest is an upcall. */
 #pragma once
 
+#include "host.h"
 #include "maps.h"
-#include "scan.h"
-
-#define METHOD_BYTES 8 /* before the target: a method that the kernel routes, and a blank */
-
-static __always_inline __u32 method_of(__u64 x, __u32 *path)
-{
-	if (FIRST(5, x) == FIRST(5, WORD('G', 'E', 'T', ' ', '/', 0, 0, 0))) {
-		*path = 4;
-		return METHOD_GET;
-	}
-	if (FIRST(6, x) == FIRST(6, WORD('H', 'E', 'A', 'D', ' ', '/', 0, 0))) {
-		*path = 5;
-		return METHOD_HEAD;
-	}
-	if (FIRST(6, x) == FIRST(6, WORD('P', 'O', 'S', 'T', ' ', '/', 0, 0))) {
-		*path = 5;
-		return METHOD_POST;
-	}
-	if (FIRST(5, x) == FIRST(5, WORD('P', 'U', 'T', ' ', '/', 0, 0, 0))) {
-		*path = 4;
-		return METHOD_PUT;
-	}
-	if (x == WORD('D', 'E', 'L', 'E', 'T', 'E', ' ', '/')) {
-		*path = 7;
-		return METHOD_DELETE;
-	}
-	return METHOD_NONE;
-}
+#include "parse.h"
 
 /*
  * The host's number. Names are compared in lower case, without the port and a trailing dot. 0: in no route. -1: upcall.
  */
 static __always_inline int host_of(const struct scan *s, struct host_key *host, __u16 vip)
 {
-	__u32 off = s->host, len = 0, *id;
+	__u32 off = s->host, end = s->name_end, last = end - 1;
 	__u64 *to = (__u64 *)host->name;
-	bool ended = false;
+	__u16 *id;
+	int left;
 
 	host->vip = vip;
 	host->pad[0] = host->pad[1] = host->pad[2] = 0;
-	if (off > HEAD_BYTES || s->bytes[off] == '[' || s->bytes[off] == ' ' || s->bytes[off] == '\t')
+	if (off > HEAD_BYTES || end > HEAD_BYTES || s->bytes[off] == '[')
 		return -1;
+	hide(last);
+	if (end > off && last < HEAD_BYTES && s->bytes[last] == '.')
+		end = last;
+	left = end - off;
+	if (left >= HOST_BYTES)
+		return -1;
+#pragma unroll
 	for (int i = 0; i < HOST_BYTES / 8; i++) {
-		__u64 x = 0, stop;
+		__u64 x = word_at(s, off) | LOWER;
 
-		if (!ended) {
-			if (off > HEAD_BYTES)
-				return -1;
-			x = *(const __u64 *)&s->bytes[off];
-			stop = below(x, 0x21) | equal(x, ':');
-			if (stop) {
-				__u32 n = first_mark(stop), c = x >> 8 * n & 0xff;
-
-				if (c != '\r' && c != ':')
-					return -1;
-				x = n ? x & (~0ULL >> (64 - 8 * n)) : 0;
-				x |= n ? LOWER & (~0ULL >> (64 - 8 * n)) : 0;
-				ended = true;
-				len += n;
-			} else {
-				x |= LOWER;
-				len += 8;
-			}
-			off += 8;
-		}
-		to[i] = x;
+		to[i] = left <= 0 ? 0 : left < 8 ? FIRST(left, x) : x;
+		left -= 8;
+		off += 8;
 	}
-	if (!ended)
-		return -1;
-	len = (len - 1) & (HOST_BYTES - 1); /* the last byte, which is 0, if the name is empty */
-	hide(len);
-	if (len < HOST_BYTES && host->name[len] == '.')
-		host->name[len] = 0;
 	id = bpf_map_lookup_elem(&hosts, host);
 	return id ? *id : 0;
 }
@@ -104,18 +62,17 @@ static __always_inline bool to_vip(const struct packet *p, struct routing *q)
 	return true;
 }
 
-/* Whether the kernel can decide this request: HTTP/1.1 with Host, or HTTP/1.0. */
-static __always_inline bool plain_request(const struct scan *s)
+/*
+ * Whether the kernel can decide the request that s has read: with a path as its target, and HTTP/1.1 with Host, or
+ * HTTP/1.0.
+ */
+static __always_inline bool plain_request(struct scan *s)
 {
-	__u32 line = s->line;
-	__u64 version;
+	__u32 flags = s->head.flags;
 
-	if (line < 9 || line > HEAD_BYTES || s->bytes[line - 9] != ' ' || s->head.flags & (HEAD_CODED | HEAD_UPGRADE))
+	if (s->method == METHOD_NONE || flags & (HEAD_CODED | HEAD_UPGRADE))
 		return false;
-	version = word_at(s, line - 8);
-	if (version == WORD('H', 'T', 'T', 'P', '/', '1', '.', '1'))
-		return s->head.flags & HEAD_HOST;
-	return version == WORD('H', 'T', 'T', 'P', '/', '1', '.', '0');
+	return flags & HEAD_HOST ? read_host_name(s) : flags & HEAD_OLD;
 }
 
 /* The pool that the VIP's routes select; also d->header. -1: upcall. */
@@ -168,11 +125,9 @@ __noinline int decide(struct __sk_buff *skb, const struct packet *p, struct scan
 	if (!p || !s || !q || !d)
 		return false;
 	watch_names(s, &q->vip);
-	if (scan_head(skb, p, s) != SCAN_OK)
+	if (scan_head(skb, p, s) != SCAN_OK || !plain_request(s))
 		return false;
-	d->method = method_of(word_at(s, 0), &s->path);
-	if (d->method == METHOD_NONE || !plain_request(s))
-		return false;
+	d->method = s->method;
 	d->request = s->size + (s->head.flags & HEAD_LENGTH ? s->head.length : 0);
 	if (q->vip.flags & VIP_HOLD && d->request < p->len)
 		return false; /* pipelined: the proxy takes them one by one */

@@ -87,8 +87,7 @@ static __always_inline void read_head(struct __sk_buff *skb, const struct packet
 				      const struct vip *vip)
 {
 	watch_names(s, vip);
-	if (scan_head(skb, p, s) == SCAN_OK)
-		method_of(word_at(s, 0), &s->path);
+	scan_head(skb, p, s);
 }
 
 /*

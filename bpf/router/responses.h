@@ -4,6 +4,7 @@
 
 #include "../session/walk.h"
 #include "chunks.h"
+#include "parse.h"
 #include "work.h"
 
 /* Parses the status line once it is complete. False: malformed. */

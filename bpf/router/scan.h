@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/*
- * Parses HTTP/1 message heads (RFC 9112), eight bytes per step. Anything not clearly well-formed is SCAN_BAD and left
- * to user space: bare CR or LF, other control bytes, folded lines, a blank before a colon, repeated Host or
- * Content-Length.
- */
+/* The state of parsing a head, and the lines of a head that matter to a session or its routes: see parse.h. */
 #pragma once
 
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
-#include <stddef.h>
 #include "../session/http.h"
 #include "../wire/packet.h"
 #include "types.h"
+#include "words.h"
 
 enum scan_end { SCAN_MORE, SCAN_OK, SCAN_SHORT, SCAN_BAD };
+
+/* The state of parsing an IPv6 address, see host.h. */
+struct literal {
+	__u32 off; /* of the next byte */
+	__u32 groups;
+	__u32 digits; /* of the group */
+	__u32 colons; /* in a row */
+	__u32 gap;    /* there was a :: */
+	__u32 end;    /* offset behind the bracket, once found */
+};
 
 /* The state of parsing a head. */
 struct scan {
@@ -22,55 +28,24 @@ struct scan {
 	__u32 carried; /* bytes at the start from an earlier packet */
 	__u32 start;   /* offset of the current line */
 	__u32 line;    /* offset of the end of the first line */
-	__u32 path;    /* offset of the request target */
+	__u32 request; /* 1: of a request, 0: of a response */
+	__u32 method;  /* enum method */
+	__u32 path;    /* offset of the request target; 0: the method is METHOD_NONE */
+	__u32 target;  /* likewise, while its end is not found */
+	__u32 lines;   /* of fields */
 	__u32 host;    /* offset of the Host value */
 	__u32 host_end;
-	__u32 end;  /* enum scan_end */
-	__u32 size; /* length of the head, once complete */
+	__u32 name_end; /* of the host's name, without its port */
+	__u32 end;      /* enum scan_end */
+	__u32 size;     /* length of the head, once complete */
 	struct head head;
+	struct literal literal;
 	__u32 watching; /* watch is valid */
 	struct watches watch;
 	__u8 bytes[HEAD_BYTES + CARRY_BYTES + 64];
 };
 
-#define ONES      0x0101010101010101ULL
-#define HIGH      0x8080808080808080ULL
-#define LOWER     0x2020202020202020ULL
-
 #define LAST_LINE 2 /* bytes: a head's last, empty line */
-
-/* Eight characters as a little-endian word. */
-#define WORD(a, b, c, d, e, f, g, h)                                                                                \
-	((__u64)(a) | (__u64)(b) << 8 | (__u64)(c) << 16 | (__u64)(d) << 24 | (__u64)(e) << 32 | (__u64)(f) << 40 | \
-	 (__u64)(g) << 48 | (__u64)(h) << 56)
-#define FIRST(n, x) ((x) & ((1ULL << (8 * (n))) - 1))
-
-/* Marks bytes below n (n <= 128); exact for the first one marked. */
-static __always_inline __u64 below(__u64 x, __u8 n)
-{
-	return (x - ONES * n) & ~x & HIGH;
-}
-
-static __always_inline __u64 equal(__u64 x, __u8 c)
-{
-	return below(x ^ ONES * c, 1);
-}
-
-/* Index of the first marked byte. */
-static __always_inline __u32 first_mark(__u64 marks)
-{
-	__u32 n = 0;
-
-	if (!(marks & 0xffffffff)) {
-		n = 4;
-		marks >>= 32;
-	}
-	if (!(marks & 0xffff)) {
-		n += 2;
-		marks >>= 16;
-	}
-	return n + !(marks & 0xff);
-}
 
 static __always_inline __u64 word_at(const struct scan *s, __u32 off)
 {
@@ -135,6 +110,38 @@ static __always_inline bool field_name(const struct scan *s, __u32 off)
 		off += 8;
 	}
 	return false;
+}
+
+/*
+ * The same of a request, whose names are words that every parser reads alike. A function of its own, so that the
+ * verifier follows it once.
+ */
+__noinline int rare_name(const struct scan *s, __u32 off)
+{
+	if (!s)
+		return false;
+	for (int i = 0; i < NAME_WORDS; i++) {
+		__u64 x = word_at(s, off), end = not_word(x);
+
+		if (end)
+			return is_first(end, x, ':');
+		off += 8;
+	}
+	return false;
+}
+
+/*
+ * Whether the line of a request at off, which begins with x, has a field name there; most consist of letters and
+ * hyphens.
+ */
+static __always_inline bool request_name(const struct scan *s, __u32 off, __u64 x)
+{
+	__u64 end = not_letter(x), y;
+
+	if (end)
+		return (x & 0xff) != ':' && (is_first(end, x, ':') || rare_name(s, off));
+	y = word_at(s, off + 8);
+	return is_first(not_letter(y), y, ':') || rare_name(s, off);
 }
 
 /* Whether credentials or a challenge may apply to the connection (RFC 4559, 6; NTLM). */
@@ -233,6 +240,21 @@ static __always_inline void read_host(struct scan *s, __u32 off, __u64 x)
 	}
 }
 
+/* Expect: what is not the usual is left to user space, which refuses it. */
+static __always_inline void read_expect(struct scan *s, __u32 off, __u64 x)
+{
+	__u64 y;
+
+	if (!s->request || FIRST(7, x) != FIRST(7, WORD('e', 'x', 'p', 'e', 'c', 't', ':', 0)))
+		return;
+	off = skip_blank(s, off + 7);
+	x = word_at(s, off);
+	y = word_at(s, off + 8);
+	if ((x | LOWER) != WORD('1', '0', '0', '-', 'c', 'o', 'n', 't') ||
+	    FIRST(4, y | LOWER) != FIRST(4, WORD('i', 'n', 'u', 'e', 0, 0, 0, 0)) || (y >> 32 & 0xff) != '\r')
+		s->end = SCAN_BAD;
+}
+
 /* Whether the line at off, which begins with x, is a field that the router sets itself. */
 static __always_inline bool is_watched(const struct scan *s, __u32 off, __u64 x)
 {
@@ -253,7 +275,7 @@ static __always_inline void read_field(struct scan *s, __u32 off)
 {
 	__u64 x = lower_at(s, off);
 
-	if (!field_name(s, off)) {
+	if (s->request ? !request_name(s, off, word_at(s, off)) || ++s->lines > REQUEST_LINES : !field_name(s, off)) {
 		s->end = SCAN_BAD;
 		return;
 	}
@@ -269,6 +291,9 @@ static __always_inline void read_field(struct scan *s, __u32 off)
 	case 'c':
 		read_message_field(s, off, x);
 		break;
+	case 'e':
+		read_expect(s, off, x);
+		break;
 	case 't':
 		read_coding(s, off, x);
 		break;
@@ -283,112 +308,4 @@ static __always_inline void read_field(struct scan *s, __u32 off)
 		s->end = SCAN_BAD;
 		break;
 	}
-}
-
-/* Enough for most header lines. */
-#define WORDS_A_STEP 4
-
-/* The state is in a map, whose values the verifier treats as unknown: it checks one step, not each. */
-static long scan_step(__u32 i, struct scan **scan)
-{
-	struct scan *s = *scan;
-	__u32 off = s->off, at;
-	__u64 marks;
-
-	if (off >= s->len || off > HEAD_BYTES) {
-		s->end = SCAN_SHORT;
-		return 1;
-	}
-	marks = below(*(__u64 *)&s->bytes[off], 0x20);
-#pragma unroll
-	for (int i = 1; i < WORDS_A_STEP && !marks; i++) {
-		off += 8;
-		marks = below(*(__u64 *)&s->bytes[off], 0x20); /* bytes has space after HEAD_BYTES */
-	}
-	if (!marks) {
-		s->off = off + 8;
-		return 0;
-	}
-	at = off + first_mark(marks);
-	if (at + 1 >= s->len || at > HEAD_BYTES) {
-		s->end = SCAN_SHORT;
-		return 1;
-	}
-	if (s->bytes[at] == '\t') {
-		s->off = at + 1;
-		if (at == s->start)
-			s->end = SCAN_BAD; /* folded */
-		return s->end != SCAN_MORE;
-	}
-	if (s->bytes[at] != '\r' || s->bytes[at + 1] != '\n') {
-		s->end = SCAN_BAD;
-		return 1;
-	}
-	if (!s->line) {
-		s->line = at;
-	} else if (at == s->start) {
-		s->size = at + 2;
-		s->end = SCAN_OK;
-		return 1;
-	} else {
-		read_field(s, s->start);
-		if (s->end != SCAN_MORE)
-			return 1;
-		if (s->head.flags & HEAD_HOST && !s->host_end)
-			s->host_end = at;
-	}
-	at += 2;
-	s->off = s->start = at;
-	if (at + 2 <= s->len && at <= HEAD_BYTES && s->bytes[at] == '\r' && s->bytes[at + 1] == '\n') {
-		s->size = at + 2;
-		s->end = SCAN_OK;
-		return 1;
-	}
-	return 0;
-}
-
-/*
- * Continues parsing a head with the packet's bytes from off to end, as far as they fit, after the carried ones. Returns
- * enum scan_end.
- */
-__noinline int scan_on(struct __sk_buff *skb, struct scan *s, __u32 off, __u32 end)
-{
-	__u32 len = end - off, carried, room = HEAD_BYTES;
-
-	if (!s)
-		return SCAN_BAD;
-	carried = s->carried;
-	if (carried > CARRY_BYTES)
-		return SCAN_BAD;
-	if (carried)
-		room -= CARRY_BYTES;
-	if (len > room)
-		len = room;
-	if (!is_within(len, 1, HEAD_BYTES) || bpf_skb_load_bytes(skb, off, &s->bytes[carried], len))
-		return SCAN_BAD;
-	len += carried;
-	/* terminates what was read */
-	if (len <= HEAD_BYTES) {
-		*(__u64 *)&s->bytes[len] = 0;
-		*(__u64 *)&s->bytes[len + 8] = 0;
-	}
-	s->len = len;
-	s->off = s->start = s->end = 0;
-	bpf_loop(HEAD_BYTES / 8 + 256, scan_step, &s, 0);
-	if (s->end == SCAN_MORE)
-		s->end = SCAN_SHORT;
-	return s->end;
-}
-
-static __always_inline void new_scan(struct scan *s)
-{
-	__builtin_memset(s, 0, offsetof(struct scan, watching));
-	s->head.length = NO_LENGTH;
-}
-
-/* Parses the head at the start of the packet's payload, with the watches that are set. Returns enum scan_end. */
-static __always_inline int scan_head(struct __sk_buff *skb, const struct packet *p, struct scan *s)
-{
-	new_scan(s);
-	return scan_on(skb, s, p->payload, p->payload + p->len);
 }

@@ -23,6 +23,7 @@ enum bound {
 	HOST_BYTES = 64,
 	ROUTE_BYTES = 128,       /* longest path prefix that the kernel matches */
 	HEAD_BYTES = 2048,       /* of a head, parsed at once; a request head decided by the kernel is no longer */
+	REQUEST_LINES = 100,     /* of fields; user space refuses more */
 	CARRY_BYTES = 128,       /* of a head's line that continues in the next packet */
 	HASH_BYTES = 1024,       /* longest path that the kernel hashes; longer ones need an upcall */
 	NO_SURROGATE = 0xffff,   /* any of the pool */

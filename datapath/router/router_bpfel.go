@@ -45,6 +45,7 @@ const (
 	routerBoundHOST_BYTES      routerBound = 64
 	routerBoundROUTE_BYTES     routerBound = 128
 	routerBoundHEAD_BYTES      routerBound = 2048
+	routerBoundREQUEST_LINES   routerBound = 100
 	routerBoundCARRY_BYTES     routerBound = 128
 	routerBoundHASH_BYTES      routerBound = 1024
 	routerBoundNO_SURROGATE    routerBound = 65535

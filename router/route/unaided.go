@@ -1,11 +1,9 @@
 package route
 
 import (
-	"bytes"
 	"fmt"
 
 	"baton/router/config"
-	"baton/router/head"
 )
 
 // Limits of the kernel program's decisions.
@@ -71,36 +69,6 @@ func (t *Table) Unchosen(pool int, p *config.Pool, local func(surrogate string) 
 func Unhashed(p *config.Pool, path []byte) string {
 	if p.Policy == config.Hash && len(path) > MaxKernelPath {
 		return fmt.Sprintf("the kernel hashes paths of at most %d bytes", MaxKernelPath)
-	}
-	return ""
-}
-
-// Unread says why the kernel program does not look up a request with a head of so many bytes, "" if it does.
-func Unread(req *head.Request, size int) string {
-	switch {
-	case req.Form != head.Origin:
-		return "the target is not a path"
-	case MethodID(req.Method) == 0:
-		return "the kernel looks up GET, HEAD, POST, PUT and DELETE alone"
-	}
-	return UnreadHead(req, size)
-}
-
-// UnreadHead says why the kernel program does not read a head of so many bytes, even if user space routes it; "" if it does.
-func UnreadHead(req *head.Request, size int) string {
-	switch {
-	case size > MaxKernelHead:
-		return fmt.Sprintf("the head has more than %d bytes", MaxKernelHead)
-	case req.ContentLength < 0:
-		return "the body comes in chunks"
-	case req.Upgrade:
-		return "it requests an upgrade"
-	}
-	for name, value := range req.Fields.All() {
-		if bytes.EqualFold(name, []byte("connection")) &&
-			!bytes.EqualFold(value, []byte("close")) && !bytes.EqualFold(value, []byte("keep-alive")) {
-			return "it has other connection options than close or keep-alive"
-		}
 	}
 	return ""
 }

@@ -44,6 +44,8 @@ func forbidden(file, imported string) string {
 		return "" // the root has tests only
 	case !slices.Contains(known, from):
 		return "the folder is not in the layout"
+	case from == "datapath" && isTest && (path.Dir(file) == local || path.Base(path.Dir(file)) == to):
+		return "" // tests from outside of the package compare it with the part that must decide alike
 	case from == "datapath" && to == "datapath":
 		return programs(file, local)
 	case from == to:
@@ -123,6 +125,10 @@ func TestImportRule(t *testing.T) {
 		{"pure to datapath", "packet/a.go", "baton/datapath", false},
 		{"datapath to pure", "datapath/a.go", "baton/splice", true},
 		{"datapath to a part", "datapath/a.go", "baton/router", false},
+		{"program to its part", "datapath/router/a.go", "baton/router/head", false},
+		{"program's tests to its part", "datapath/router/a_test.go", "baton/router/head", true},
+		{"program's tests to another part", "datapath/router/a_test.go", "baton/relay", false},
+		{"program's tests to itself", "datapath/router/a_test.go", "baton/datapath/router", true},
 		{"part to datapath", "router/a.go", "baton/datapath", true},
 		{"program to the core", "datapath/relay/a.go", "baton/datapath", true},
 		{"program to another", "datapath/relay/a.go", "baton/datapath/router", false},

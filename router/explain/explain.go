@@ -22,6 +22,7 @@ type Question struct {
 	VIP     netip.AddrPort // zero: by the URL's address, else the first VIP with the URL's port
 	Client  netip.Addr     // zero: unknown, so in no zone
 	Headers []string       // "Name: value", as sent by the client
+	Head    []byte         // of the request, as sent: instead of Method, URL and Headers; VIP must be given
 	// Shared returns the snapshot of a pool's policy of a file; nil: one is made of the surrogates' health.
 	Shared func(*config.Pool) *choose.Shared
 }
@@ -116,7 +117,7 @@ func (r *Rules) Explain(q Question, health func(surrogate string) Health) (*Expl
 	if err != nil {
 		return nil, fmt.Errorf("explain: %w", err)
 	}
-	e := &Explanation{Request: strings.TrimSpace(q.method() + " " + q.URL), Decides: userSpace}
+	e := &Explanation{Request: q.firstLine(), Decides: userSpace}
 	if q.Client.IsValid() {
 		e.Client = q.Client.String()
 	}

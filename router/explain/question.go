@@ -18,6 +18,15 @@ func (q *Question) method() string {
 	return q.Method
 }
 
+// firstLine is the request as asked for, for people.
+func (q *Question) firstLine() string {
+	if q.Head != nil {
+		line, _, _ := strings.Cut(string(q.Head), "\r\n")
+		return strconv.Quote(document.Clip(line))
+	}
+	return strings.TrimSpace(q.method() + " " + q.URL)
+}
+
 // secure reports whether the client uses TLS.
 func (q *Question) secure() bool {
 	scheme, _, ok := strings.Cut(q.URL, "://")
@@ -26,6 +35,9 @@ func (q *Question) secure() bool {
 
 // bytes returns the head that a client would send, and the URL's authority. Nothing is normalized: the router parses raw bytes.
 func (q *Question) bytes() (raw []byte, authority string, err error) {
+	if q.Head != nil {
+		return q.Head, "", nil
+	}
 	if strings.ContainsAny(q.URL+q.method()+strings.Join(q.Headers, ""), "\r\n") {
 		return nil, "", errors.New("line break in the request")
 	}

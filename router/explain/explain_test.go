@@ -128,6 +128,14 @@ decided    in user space: mode redirect reads requests from a socket
 answer     404: no route matches
 decided    in user space: no route matches
 `},
+		{"two expectations", Question{URL: "http://a/", Headers: []string{"Expect: 100-continue, x"}}, `
+answer     417: expectation is not 100-continue
+decided    in user space: the request is refused before it is routed
+`},
+		{"a host and something else", Question{URL: "http://10.9.9.9/", Headers: []string{"Host: cdn.example.net:80@evil"}}, `
+answer     400: Host is not a host and port
+decided    in user space: the request is refused before it is routed
+`},
 		{"refused", Question{URL: "http://a/b%4"}, `
 request    GET http://a/b%4
 vip        10.9.9.9:80, mode handoff, pipelining hold
@@ -170,6 +178,23 @@ func TestExplainInTheKernel(t *testing.T) {
 	want.Candidates[i].Share, want.Chosen = 1, []string{want.Candidates[i].Name}
 	if diff := cmp.Diff(want, e); diff != "" {
 		t.Errorf("Explain (-want +got):\n%s", diff)
+	}
+}
+
+// TestExplainHosts: case, port and one dot at the end do not count; what the kernel does not read is decided in
+// user space.
+func TestExplainHosts(t *testing.T) {
+	for host, because := range map[string]string{
+		"cdn.example.net": "in its tables", "CDN.Example.net.:80": "in its tables",
+		"cdn.example.net.": "in its tables", "cdn.example.net:000080": "its Host is more than",
+	} {
+		e, err := Explain(parse(t), Question{URL: "http://10.9.9.9/video/a.mp4", Headers: []string{"Host: " + host}}, AllUp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Pool != "video" || !strings.Contains(e.Because, because) {
+			t.Errorf("%s: pool %q, because %q; want video, because %q", host, e.Pool, e.Because, because)
+		}
 	}
 }
 

@@ -24,10 +24,15 @@ static __always_inline bool read_id(struct __sk_buff *skb, struct quic_id *id, _
 	return !bpf_skb_load_bytes(skb, at, id->bytes, length);
 }
 
+static __always_inline __u32 version_of(const struct long_start *s)
+{
+	return (__u32)s->version[0] << 24 | s->version[1] << 16 | s->version[2] << 8 | s->version[3];
+}
+
 /* Whether a long header is of a Handshake packet, whose destination the surrogate has chosen. */
 static __always_inline bool is_handshake(const struct long_start *s)
 {
-	__u32 version = (__u32)s->version[0] << 24 | s->version[1] << 16 | s->version[2] << 8 | s->version[3];
+	__u32 version = version_of(s);
 	__u32 type = s->first >> 4 & 3;
 
 	return version == 1 ? type == 2 : version == VERSION_2 && type == 3;
@@ -89,23 +94,48 @@ static __always_inline struct quic_server *server_of(struct __sk_buff *skb, cons
 	return bpf_map_lookup_elem(&ids, &id);
 }
 
-/* Records that a session's surrogate has chosen an id. */
-static __always_inline void learn(const struct quic_session *session, struct quic_id *id)
+/* Whether the session of that number was the first to have an id. */
+static __always_inline bool is_learner(const struct quic_server *server, const struct quic_session *session,
+				       __u32 number)
 {
-	struct quic_server own = { .port = session->server.sport }, *known;
+	return server->learner.session == number && server->learner.since == session->since;
+}
+
+/*
+ * Whether the client that sends an id must have it from the answer of its session's surrogate. It may be the owner of the
+ * session that has learnt another one; and it has made up those of short headers, as far as anybody can tell.
+ */
+static __always_inline bool proves_receipt(const struct quic_server *server, const struct quic_session *session,
+					   __u32 number)
+{
+	return !(server->flags & (SERVER_OWN | SERVER_CLIENTS)) && is_learner(server, session, number);
+}
+
+/*
+ * Records that a session's surrogate has chosen an id. With SERVER_CLIENTS as flags only its client says so, who cannot
+ * change what is known.
+ */
+static __always_inline void learn(const struct quic_session *session, __u32 number, struct quic_id *id, __u16 flags)
+{
+	struct quic_server own = { .port = session->server.sport, .flags = flags }, *known;
 
 	copy_addr(id->vip, session->client.dst);
 	id->port = session->client.dport;
 	copy_addr(own.addr, session->server.src);
+	own.learner.session = number;
+	own.learner.since = session->since;
 	known = bpf_map_lookup_elem(&ids, id);
 	if (!known)
 		bpf_map_update_elem(&ids, id, &own, BPF_NOEXIST);
-	else if (!same_addr(known->addr, own.addr) || known->port != own.port)
+	else if (!flags && (!same_addr(known->addr, own.addr) || known->port != own.port))
 		known->flags |= SERVER_AMBIGUOUS;
 }
 
-/* Learns the id in a surrogate's long header, if this is one. */
-static __always_inline void learn_long(struct __sk_buff *skb, const struct datagram *d, struct quic_session *session)
+/*
+ * Learns the id in a surrogate's long header, if this is one.
+ */
+static __always_inline void learn_long(struct __sk_buff *skb, const struct datagram *d, struct quic_session *session,
+				       __u32 number)
 {
 	struct quic_id id = {};
 	struct quic_vip *vip;
@@ -118,20 +148,41 @@ static __always_inline void learn_long(struct __sk_buff *skb, const struct datag
 	at = d->payload + sizeof(s) + s.length;
 	if (bpf_skb_load_bytes(skb, at, &length, 1) || !read_id(skb, &id, at + 1, length))
 		return;
-	learn(session, &id);
+	learn(session, number, &id, 0);
 	session->id_length = id.length;
 	vip = vip_at(id.vip, id.port);
 	if (vip && !(vip->lengths >> id.length & 1))
 		__sync_fetch_and_or(&vip->lengths, 1U << (id.length & 31));
 }
 
-/*
- * Learns the id in a client's short header if it is another one than before, which is then forgotten: a session has one id of this kind, so
- * that no client makes others lose theirs.
- */
-static __always_inline void learn_short(struct __sk_buff *skb, const struct datagram *d, struct quic_session *session)
+/* What is known of the id that the session's client sends now. */
+static __always_inline struct quic_server *known_id(const struct quic_session *session, struct quic_id *id)
 {
-	struct quic_id id = {}, old = {};
+	id->port = session->client.dport;
+	id->length = session->id_length;
+	copy_addr(id->vip, session->client.dst);
+	__builtin_memcpy(id->bytes, session->id, sizeof(id->bytes));
+	return bpf_map_lookup_elem(&ids, id);
+}
+
+/* Forgets an id that the session's client has taught. */
+static __always_inline void forget(const struct quic_session *session, __u32 number)
+{
+	struct quic_id id = {};
+	struct quic_server *known = known_id(session, &id);
+
+	if (known && known->flags & SERVER_CLIENTS && is_learner(known, session, number))
+		bpf_map_delete_elem(&ids, &id);
+}
+
+/*
+ * Learns the id in a client's short header if it is another one than before, which is then forgotten: a session has one
+ * id of this kind, so that no client makes others lose theirs. quic-go's clients send no other ones.
+ */
+static __always_inline void learn_short(struct __sk_buff *skb, const struct datagram *d, struct quic_session *session,
+					__u32 number)
+{
+	struct quic_id id = {};
 	__u8 first;
 
 	if (d->len <= session->id_length || bpf_skb_load_bytes(skb, d->payload, &first, 1) || first & LONG_HEADER)
@@ -142,11 +193,7 @@ static __always_inline void learn_short(struct __sk_buff *skb, const struct data
 		return;
 	if (!__builtin_memcmp(id.bytes, session->id, sizeof(id.bytes)))
 		return;
-	old.length = id.length;
-	copy_addr(old.vip, session->client.dst);
-	old.port = session->client.dport;
-	__builtin_memcpy(old.bytes, session->id, sizeof(old.bytes));
-	bpf_map_delete_elem(&ids, &old);
+	forget(session, number);
 	__builtin_memcpy(session->id, id.bytes, sizeof(id.bytes));
-	learn(session, &id);
+	learn(session, number, &id, SERVER_CLIENTS);
 }

@@ -19,37 +19,38 @@ static __always_inline struct quic_session *session_of(const struct quic_flow *f
 }
 
 static __always_inline int from_client(struct __sk_buff *skb, const struct datagram *d, struct quic_session *s,
-				       bool decided, int *action)
+				       __u32 number, bool decided, int *action)
 {
 	bool begins = !decided && may_begin(skb, d);
+	__u32 now = clock_ms();
 	struct quic_server *server;
 	struct readdressed t;
 	struct quic_vip *vip;
 	int err;
 
-	if (begins || !(s->flags & SESSION_CONFIRMED)) {
+	if (begins || !(s->flags & (SESSION_CONFIRMED | SESSION_MOVED))) {
 		vip = vip_at(d->key.dst, d->key.dport);
 		server = vip ? server_of(skb, d, vip->lengths, true) : NULL;
-		if (server && !(server->flags & SERVER_OWN))
+		if (server && proves_receipt(server, s, number))
 			s->flags |= SESSION_CONFIRMED;
 		if (begins && vip && !server)
 			return to_user_space(skb, d, UPCALL_AGAIN, action);
 	}
 	if (s->from_server)
-		learn_short(skb, d, s);
+		learn_short(skb, d, s, number);
 	reversed(&t, &s->server);
-	refresh(skb, &s->to_server, &t, d->v6, clock_ms());
+	refresh(skb, &s->to_server, &t, d->v6, now);
 	err = rewrite_datagram(skb, d, &t, &s->to_server);
 	if (err)
 		return -err;
-	s->from_client = clock_ms() | 1;
+	s->from_client = now | 1;
 	__sync_fetch_and_add(&s->bytes_to_server, d->len);
 	*action = leave(&s->to_server);
 	return TO_SURROGATE;
 }
 
 static __always_inline int from_server(struct __sk_buff *skb, const struct datagram *d, struct quic_session *s,
-				       int *action)
+				       __u32 number, int *action)
 {
 	struct readdressed t;
 	int err;
@@ -57,7 +58,7 @@ static __always_inline int from_server(struct __sk_buff *skb, const struct datag
 	/* clients must not teach ids with forged addresses */
 	if (d->len > sizeof(struct long_start) &&
 	    (skb->ifindex == s->to_server.ifindex || skb->ifindex != s->to_client.ifindex))
-		learn_long(skb, d, s);
+		learn_long(skb, d, s, number);
 	reversed(&t, &s->client);
 	refresh(skb, &s->to_client, &t, d->v6, clock_ms());
 	err = rewrite_datagram(skb, d, &t, &s->to_client);
@@ -76,7 +77,9 @@ static __always_inline int of_flow(struct __sk_buff *skb, const struct datagram 
 
 	if (!s)
 		return DROP_STALE;
-	return f->side == SIDE_CLIENT ? from_client(skb, d, s, decided, action) : from_server(skb, d, s, action);
+	if (f->side == SIDE_CLIENT)
+		return from_client(skb, d, s, f->session, decided, action);
+	return from_server(skb, d, s, f->session, action);
 }
 
 static __always_inline int icmp_message(struct __sk_buff *skb, struct datagram *d, int *action)

@@ -36,6 +36,13 @@ enum session_state {
 enum session_flag {
 	SESSION_FOLLOWED = 1,  /* the client has sent a short header behind the surrogate's answer; forgeries can */
 	SESSION_CONFIRMED = 2, /* it has sent an id that it can only have from that answer: its address is not forged */
+	SESSION_MOVED = 4,     /* made by a connection id, from another address than before; written by user space */
+};
+
+/* Names a session for ever: numbers are used again, but not within a ms. */
+struct quic_identity {
+	__u32 session;
+	__u32 since; /* ms, as in the session */
 };
 
 struct quic_hop {
@@ -65,6 +72,7 @@ struct quic_session {
 	__u64 bytes_to_client;
 	struct quic_hop to_server;
 	struct quic_hop to_client;
+	struct quic_identity origin; /* of a moved session: that of the connection's hello; zeros: unknown */
 };
 
 /*
@@ -82,12 +90,14 @@ struct quic_id {
 enum server_flag {
 	SERVER_AMBIGUOUS = 1, /* two surrogates have chosen the id */
 	SERVER_OWN = 2, /* the client has chosen it, for its first packets to this surrogate; written by user space */
+	SERVER_CLIENTS = 4, /* learnt from a client's short header: nobody can tell whether a surrogate has chosen it */
 };
 
 struct quic_server {
 	__u8 addr[16];
 	__be16 port;
 	__u16 flags;
+	struct quic_identity learner; /* the session that had it first: no other one changes or removes this */
 };
 
 /* Port 0: whether any VIP has the address. */

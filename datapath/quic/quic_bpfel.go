@@ -53,11 +53,18 @@ type quicQuicId struct {
 	Bytes  [20]uint8
 }
 
+type quicQuicIdentity struct {
+	_       structs.HostLayout
+	Session uint32
+	Since   uint32
+}
+
 type quicQuicServer struct {
-	_     structs.HostLayout
-	Addr  [16]uint8
-	Port  uint16
-	Flags uint16
+	_       structs.HostLayout
+	Addr    [16]uint8
+	Port    uint16
+	Flags   uint16
+	Learner quicQuicIdentity
 }
 
 type quicQuicSession struct {
@@ -89,6 +96,7 @@ type quicQuicSession struct {
 		Dmac    [6]uint8
 		Smac    [6]uint8
 	}
+	Origin quicQuicIdentity
 }
 
 type quicQuicVip struct {
@@ -102,6 +110,7 @@ type quicServerFlag uint32
 const (
 	quicServerFlagSERVER_AMBIGUOUS quicServerFlag = 1
 	quicServerFlagSERVER_OWN       quicServerFlag = 2
+	quicServerFlagSERVER_CLIENTS   quicServerFlag = 4
 )
 
 type quicSessionFlag uint32
@@ -109,6 +118,7 @@ type quicSessionFlag uint32
 const (
 	quicSessionFlagSESSION_FOLLOWED  quicSessionFlag = 1
 	quicSessionFlagSESSION_CONFIRMED quicSessionFlag = 2
+	quicSessionFlagSESSION_MOVED     quicSessionFlag = 4
 )
 
 type quicSessionState uint32

@@ -98,8 +98,10 @@ func (q *QUIC) Lengths(vip netip.AddrPort) ([]int, error) {
 // Server is the surrogate of a connection id.
 type Server struct {
 	Surrogate netip.AddrPort
-	Ambiguous bool // two have chosen the id
-	Own       bool // the client has chosen it
+	Ambiguous bool     // two have chosen the id
+	Own       bool     // the client has chosen it
+	Taught    bool     // by a client: nobody knows whether the surrogate has chosen it
+	Learner   Identity // the session that had it first; zero of one's own
 }
 
 func idOf(vip netip.AddrPort, id []byte) quicQuicId {
@@ -124,6 +126,7 @@ func (q *QUIC) Server(vip netip.AddrPort, id []byte) (_ Server, ok bool, err err
 	flags := quicServerFlag(s.Flags)
 	return Server{
 		Surrogate: datapath.AddrPort(s.Addr, s.Port), Ambiguous: flags&quicServerFlagSERVER_AMBIGUOUS != 0, Own: flags&quicServerFlagSERVER_OWN != 0,
+		Taught: flags&quicServerFlagSERVER_CLIENTS != 0, Learner: Identity{s.Learner.Session, s.Learner.Since},
 	}, true, nil
 }
 

@@ -35,6 +35,15 @@ struct {
 	__type(value, struct quic_server);
 } ids SEC(".maps");
 
+/* Interfaces of the routes to surrogates, by user space. A session's own next hop may be another. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_PATHS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct quic_path);
+	__type(value, __u8);
+} paths SEC(".maps");
+
 /* Written by user space, but for the lengths. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

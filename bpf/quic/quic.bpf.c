@@ -18,6 +18,15 @@ static __always_inline struct quic_session *session_of(const struct quic_flow *f
 	return s;
 }
 
+/* Whether datagrams of the session's surrogate may come in by an interface: by others, anybody may send in its name. */
+static __always_inline bool leads_to(const struct quic_session *s, __u32 ifindex)
+{
+	struct quic_path path = { .ifindex = ifindex };
+
+	copy_addr(path.surrogate, s->server.src);
+	return ifindex == s->to_server.ifindex || bpf_map_lookup_elem(&paths, &path);
+}
+
 static __always_inline int from_client(struct __sk_buff *skb, const struct datagram *d, struct quic_session *s,
 				       __u32 number, bool decided, int *action)
 {
@@ -55,9 +64,9 @@ static __always_inline int from_server(struct __sk_buff *skb, const struct datag
 	struct readdressed t;
 	int err;
 
-	/* clients must not teach ids with forged addresses */
-	if (d->len > sizeof(struct long_start) &&
-	    (skb->ifindex == s->to_server.ifindex || skb->ifindex != s->to_client.ifindex))
+	if (!leads_to(s, skb->ifindex))
+		return DROP_INTERFACE;
+	if (d->len > sizeof(struct long_start))
 		learn_long(skb, d, s, number);
 	reversed(&t, &s->client);
 	refresh(skb, &s->to_client, &t, d->v6, clock_ms());
@@ -97,6 +106,8 @@ static __always_inline int icmp_message(struct __sk_buff *skb, struct datagram *
 	s = f ? session_of(f, &d->key) : NULL;
 	if (!s)
 		return PASS;
+	if (f->side == SIDE_SERVER && !leads_to(s, skb->ifindex))
+		return DROP_INTERFACE;
 	if (f->side == SIDE_CLIENT) {
 		reversed(&t, &s->server);
 		hop = &s->to_server;

@@ -14,6 +14,7 @@ enum bound {
 	LEAST_OWN_ID = 8,       /* of those that clients choose (RFC 9000, 7.2) */
 	UPCALL_MAC = 0x0271,    /* how the source MAC of an upcall begins; the ingress interface's number follows */
 	MAX_SOURCES = 16384,    /* prefixes of clients whose upcalls are counted */
+	MAX_PATHS = 16384,      /* interfaces of routes to surrogates */
 	TOKENS_A_PACKET = 1000, /* of a source's bucket, which gains config.rate in a ms */
 };
 
@@ -100,6 +101,11 @@ struct quic_server {
 	struct quic_identity learner; /* the session that had it first: no other one changes or removes this */
 };
 
+struct quic_path {
+	__u8 surrogate[16];
+	__u32 ifindex;
+};
+
 /* Port 0: whether any VIP has the address. */
 struct quic_address {
 	__u8 addr[16];
@@ -149,5 +155,6 @@ enum verdict {
 	DROP_UNKNOWN_ID,     /* its connection id is of no known surrogate */
 	DROP_STALE,          /* of a session that has ended meanwhile */
 	DROP_UNDECIDED,      /* replayed, but no session was made */
+	DROP_INTERFACE,      /* from a surrogate's address, but from an interface on no route to it */
 	VERDICTS,
 };

@@ -1,10 +1,12 @@
 package quic
 
 import (
+	"bytes"
 	"net/netip"
 	"testing"
 
 	"baton/datapath/kerneltest"
+	"baton/packet"
 )
 
 // connect makes a session whose surrogate has chosen an id, and whose client has sent it.
@@ -135,6 +137,44 @@ func TestStrangersTakeNoID(t *testing.T) {
 		// nor is it by an id of its own that it proves to be somewhere else
 		k.send(stranger, short([]byte("another.")))
 		k.requireID("another.", stranger)
+	})
+}
+
+// TestSurrogatesInterface: a surrogate's datagrams, and ICMP errors about those for it, are accepted only from its
+// routes.
+func TestSurrogatesInterface(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k := newRig(t)
+		k.must(k.SetVIPs(map[netip.AddrPort]VIP{f.vip: {}}))
+		s := f.session()
+		s.Out = loopback + 1
+		k.must(k.Add(s))
+		kind, code := uint8(3), uint8(3) // port unreachable
+		if f.vip.Addr().Is6() {
+			kind, code = 1, 4
+		}
+		quoted := datagram(f.router, f.surrogate, bytes.Repeat([]byte{9}, 20))[packet.EthernetSize:]
+		failure := packet.BuildICMP(packet.ICMPSpec{
+			Src: f.surrogate.Addr(), Dst: f.router.Addr(), Type: kind, Code: code, Quote: quoted,
+		})
+		answer := datagram(f.surrogate, f.router, long(0, []byte("abc"), []byte("forged..")))
+		refused := func() {
+			t.Helper()
+			k.ingress(answer, quicVerdictDROP_INTERFACE, kerneltest.ActShot)
+			k.ingress(failure, quicVerdictDROP_INTERFACE, kerneltest.ActShot)
+		}
+		refused()
+		k.must(k.SetPaths(f.other.Addr(), []int{loopback}))
+		k.must(k.SetPaths(f.surrogate.Addr(), []int{loopback + 1, loopback + 2}))
+		refused()
+		if _, ok, err := k.Server(f.vip, []byte("forged..")); ok || err != nil || k.session(3).Answered {
+			t.Errorf("a forgery has left something: %v", err)
+		}
+		k.must(k.SetPaths(f.surrogate.Addr(), []int{loopback + 1, loopback})) // another next hop of the route
+		k.ingress(answer, quicVerdictTO_CLIENT, kerneltest.ActRedirect)
+		k.ingress(failure, quicVerdictICMP_TRANSLATED, kerneltest.ActRedirect)
+		k.must(k.SetPaths(f.surrogate.Addr(), nil))
+		refused()
 	})
 }
 

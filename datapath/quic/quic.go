@@ -143,6 +143,7 @@ func (q *QUIC) named() map[string]*ebpf.Map {
 		quicMapBuckets:  q.maps.Buckets,
 		quicMapFlows:    q.maps.Flows,
 		quicMapIds:      q.maps.Ids,
+		quicMapPaths:    q.maps.Paths,
 		quicMapSessions: q.maps.Sessions,
 		quicMapSettings: q.maps.Settings,
 		quicMapVerdicts: q.maps.Verdicts,

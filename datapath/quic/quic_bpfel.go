@@ -21,6 +21,7 @@ const (
 	quicBoundLEAST_OWN_ID    quicBound = 8
 	quicBoundUPCALL_MAC      quicBound = 625
 	quicBoundMAX_SOURCES     quicBound = 16384
+	quicBoundMAX_PATHS       quicBound = 16384
 	quicBoundTOKENS_A_PACKET quicBound = 1000
 )
 
@@ -57,6 +58,12 @@ type quicQuicIdentity struct {
 	_       structs.HostLayout
 	Session uint32
 	Since   uint32
+}
+
+type quicQuicPath struct {
+	_         structs.HostLayout
+	Surrogate [16]uint8
+	Ifindex   uint32
 }
 
 type quicQuicServer struct {
@@ -165,7 +172,8 @@ const (
 	quicVerdictDROP_UNKNOWN_ID    quicVerdict = 16
 	quicVerdictDROP_STALE         quicVerdict = 17
 	quicVerdictDROP_UNDECIDED     quicVerdict = 18
-	quicVerdictVERDICTS           quicVerdict = 19
+	quicVerdictDROP_INTERFACE     quicVerdict = 19
+	quicVerdictVERDICTS           quicVerdict = 20
 )
 
 // Names of all BPF objects in the ELF.
@@ -175,6 +183,7 @@ const (
 	quicMapBuckets          = "buckets"
 	quicMapFlows            = "flows"
 	quicMapIds              = "ids"
+	quicMapPaths            = "paths"
 	quicMapSessions         = "sessions"
 	quicMapSettings         = "settings"
 	quicMapVerdicts         = "verdicts"
@@ -242,6 +251,7 @@ type quicMapSpecs struct {
 	Buckets  *ebpf.MapSpec `ebpf:"buckets"`
 	Flows    *ebpf.MapSpec `ebpf:"flows"`
 	Ids      *ebpf.MapSpec `ebpf:"ids"`
+	Paths    *ebpf.MapSpec `ebpf:"paths"`
 	Sessions *ebpf.MapSpec `ebpf:"sessions"`
 	Settings *ebpf.MapSpec `ebpf:"settings"`
 	Verdicts *ebpf.MapSpec `ebpf:"verdicts"`
@@ -283,6 +293,7 @@ type quicMaps struct {
 	Buckets  *ebpf.Map `ebpf:"buckets"`
 	Flows    *ebpf.Map `ebpf:"flows"`
 	Ids      *ebpf.Map `ebpf:"ids"`
+	Paths    *ebpf.Map `ebpf:"paths"`
 	Sessions *ebpf.Map `ebpf:"sessions"`
 	Settings *ebpf.Map `ebpf:"settings"`
 	Verdicts *ebpf.Map `ebpf:"verdicts"`
@@ -294,6 +305,7 @@ func (m *quicMaps) Close() error {
 		m.Buckets,
 		m.Flows,
 		m.Ids,
+		m.Paths,
 		m.Sessions,
 		m.Settings,
 		m.Verdicts,

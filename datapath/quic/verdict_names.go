@@ -22,5 +22,6 @@ var verdictNames = [...]string{
 	quicVerdictDROP_UNKNOWN_ID:    "drop_unknown_id",
 	quicVerdictDROP_STALE:         "drop_stale",
 	quicVerdictDROP_UNDECIDED:     "drop_undecided",
+	quicVerdictDROP_INTERFACE:     "drop_interface",
 	quicVerdictVERDICTS:           "verdicts",
 }

@@ -132,7 +132,8 @@ static __always_inline void learn(const struct quic_session *session, __u32 numb
 }
 
 /*
- * Learns the id in a surrogate's long header, if this is one.
+ * Learns the id in a surrogate's long header, if this is one. In Version Negotiation it is the client's (RFC 9000,
+ * 17.2.1).
  */
 static __always_inline void learn_long(struct __sk_buff *skb, const struct datagram *d, struct quic_session *session,
 				       __u32 number)
@@ -143,7 +144,8 @@ static __always_inline void learn_long(struct __sk_buff *skb, const struct datag
 	__u32 at;
 	__u8 length;
 
-	if (bpf_skb_load_bytes(skb, d->payload, &s, sizeof(s)) || !(s.first & LONG_HEADER) || s.length > MAX_ID)
+	if (bpf_skb_load_bytes(skb, d->payload, &s, sizeof(s)) || !(s.first & LONG_HEADER) || !version_of(&s) ||
+	    s.length > MAX_ID)
 		return;
 	at = d->payload + sizeof(s) + s.length;
 	if (bpf_skb_load_bytes(skb, at, &length, 1) || !read_id(skb, &id, at + 1, length))

@@ -140,6 +140,31 @@ func TestStrangersTakeNoID(t *testing.T) {
 	})
 }
 
+// TestVersionNegotiationTeachesNothing: the ids in it are the client's, which may be anybody's.
+func TestVersionNegotiationTeachesNothing(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k, victim, stranger := abused(t, f)
+		negotiate := func(id string) {
+			t.Helper()
+			b := long(0, []byte("abc"), []byte(id))
+			copy(b[1:5], []byte{0, 0, 0, 0})
+			k.ingress(datagram(stranger.Surrogate, stranger.Source, b), quicVerdictTO_CLIENT, kerneltest.ActRedirect)
+		}
+		negotiate("victims.")
+		k.requireID("victims.", victim)
+		negotiate("clients own")
+		if s, ok, err := k.Server(f.vip, []byte("clients own")); ok || err != nil {
+			t.Errorf("learnt: %+v %v", s, err)
+		}
+		if lengths, err := k.Lengths(f.vip); err != nil || len(lengths) != 1 {
+			t.Errorf("lengths %v, %v", lengths, err)
+		}
+		// so the client's next hello, with the same id, is asked about
+		hello := datagram(stranger.Client, f.vip, long(0, []byte("clients own"), nil))
+		k.ingress(hello, quicVerdictUPCALL_AGAIN, kerneltest.ActRedirect)
+	})
+}
+
 // TestSurrogatesInterface: a surrogate's datagrams, and ICMP errors about those for it, are accepted only from its
 // routes.
 func TestSurrogatesInterface(t *testing.T) {

@@ -7,6 +7,7 @@
 
 #define LONG_HEADER 0x80
 #define VERSION_2   0x6b3343cf
+#define KEEP_MS     1024
 
 /* The start of a long header (RFC 8999, 5.1), up to the destination id. */
 struct long_start {
@@ -165,6 +166,15 @@ static __always_inline struct quic_server *known_id(const struct quic_session *s
 	copy_addr(id->vip, session->client.dst);
 	__builtin_memcpy(id->bytes, session->id, sizeof(id->bytes));
 	return bpf_map_lookup_elem(&ids, id);
+}
+
+/* Has the id of a session in use count as used, once a second or so: else new ones push it out. */
+static __always_inline void keep_id(const struct quic_session *session, __u32 now)
+{
+	struct quic_id id = {};
+
+	if ((session->from_client ^ now) & ~(KEEP_MS - 1))
+		known_id(session, &id);
 }
 
 /* Forgets an id that the session's client has taught. */

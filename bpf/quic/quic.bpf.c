@@ -47,6 +47,7 @@ static __always_inline int from_client(struct __sk_buff *skb, const struct datag
 	}
 	if (s->from_server)
 		learn_short(skb, d, s, number);
+	keep_id(s, now);
 	reversed(&t, &s->server);
 	refresh(skb, &s->to_server, &t, d->v6, now);
 	err = rewrite_datagram(skb, d, &t, &s->to_server);

@@ -2,6 +2,7 @@ package quic
 
 import (
 	"bytes"
+	"encoding/binary"
 	"net/netip"
 	"testing"
 
@@ -229,4 +230,41 @@ func TestMovedIDs(t *testing.T) {
 		}
 		k.requireID("quicgos.", victim)
 	})
+}
+
+// TestIDsInUseStay: ids that come and go do not push out the one that a session uses.
+func TestIDsInUseStay(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		const size = 256
+		k := newRigOf(t, size)
+		k.must(k.SetVIPs(map[netip.AddrPort]VIP{f.vip: {}}))
+		k.connect(f.session(), "inuse...")
+		k.send(f.session(), short([]byte("inuse...")))
+		flood := f.session()
+		flood.Number, flood.Client, flood.Source = 7, f.other, netip.AddrPortFrom(f.router.Addr(), 3001)
+		k.must(k.Add(flood))
+		for i := range 4 * 3 * size {
+			id := binary.BigEndian.AppendUint64(nil, uint64(i))
+			k.must(k.Own(f.vip, id, f.surrogate))
+			k.send(flood, long(0, id, nil)) // as clients repeat their hellos: the id counts as used
+			if i%size != 0 {
+				continue
+			}
+			k.must(k.forgetTime(3)) // as if a second had passed
+			k.send(f.session(), short([]byte("inuse...")))
+			if _, ok, err := k.Server(f.vip, []byte("inuse...")); !ok || err != nil {
+				t.Fatalf("lost after %d others: %v", i, err)
+			}
+		}
+	})
+}
+
+// forgetTime has the session's last datagram be long ago.
+func (k *rig) forgetTime(number uint32) error {
+	var s quicQuicSession
+	if err := k.maps.Sessions.Lookup(number, &s); err != nil {
+		return err
+	}
+	s.FromClient = 1
+	return k.maps.Sessions.Put(number, &s)
 }

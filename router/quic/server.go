@@ -90,9 +90,10 @@ type Server struct {
 	sessions sessions
 	routes   map[netip.Addr]cachedRoute
 	refused  map[Refusal]uint64
-	made     uint64 // sessions, of hellos
-	moved    uint64 // sessions, of connection ids
-	out      []byte // a frame to be replayed
+	made     uint64              // sessions, of hellos
+	moved    uint64              // sessions, of connection ids
+	reach    map[netip.Addr]bool // surrogates to be ready for
+	out      []byte              // a frame to be replayed
 }
 
 // New adopts the kernel's sessions. Nothing is answered before Run.

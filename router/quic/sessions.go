@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"time"
 
 	kernel "baton/datapath/quic"
@@ -100,15 +101,51 @@ func (s *Server) route(to netip.Addr) (legs.Route, error) {
 			return r, err
 		}
 	}
+	if old, ok := s.routes[to]; !r.Local && (!ok || !slices.Equal(old.Paths, r.Paths)) {
+		if err := s.o.Kernel.SetPaths(to, r.Paths); err != nil {
+			return r, err
+		}
+	}
 	s.routes[to] = cachedRoute{r, now.Add(routeLife)}
 	return r, nil
+}
+
+// refreshRoutes looks up the routes to surrogates with sessions again, and forgets those to others, but for the ones to
+// be ready for.
+func (s *Server) refreshRoutes() {
+	s.mu.Lock()
+	used := make(map[netip.Addr]bool)
+	for at := range s.sessions.counts {
+		used[at.Addr()] = true
+	}
+	for to := range s.reach {
+		used[to] = true
+	}
+	for to := range s.routes {
+		if !used[to] {
+			delete(s.routes, to)
+		}
+	}
+	if err := s.o.Kernel.ForgetPaths(used); err != nil {
+		s.o.Log.Error("cannot forget the routes to surrogates of QUIC", "err", err)
+	}
+	s.mu.Unlock()
+	for to := range used {
+		s.mu.Lock()
+		if _, err := s.route(to); err != nil {
+			s.o.Log.Debug("no route to a surrogate of QUIC", "surrogate", to, "err", err)
+		}
+		s.mu.Unlock()
+	}
 }
 
 // Reach attaches the program to the interfaces towards surrogates. Those that cannot be reached are left out until they are chosen.
 func (s *Server) Reach(surrogates []netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.reach = make(map[netip.Addr]bool)
 	for _, to := range surrogates {
+		s.reach[to] = true
 		if _, err := s.route(to); err != nil {
 			s.o.Log.Warn("no route to a surrogate of QUIC", "surrogate", to, "err", err)
 		}
@@ -160,14 +197,21 @@ func (s *Server) place(u *upcall, t *Target, h *hello.Hello) Refusal {
 // sweepEvery is longer than a datagram is in the program.
 const sweepEvery = time.Second
 
+// routesEvery is how often routes are looked up without need: a change moves what a surrogate's datagrams may come in
+// by.
+const routesEvery = 10 * time.Second
+
 // sweepUntil ends sessions that have timed out.
 func (s *Server) sweepUntil(ctx context.Context) {
-	tick := time.NewTicker(sweepEvery)
+	tick, routes := time.NewTicker(sweepEvery), time.NewTicker(routesEvery)
 	defer tick.Stop()
+	defer routes.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-routes.C:
+			s.refreshRoutes()
 		case <-tick.C:
 			if err := s.sweep(); err != nil {
 				s.o.Log.Error("cannot sweep QUIC sessions", "err", err)

@@ -10,6 +10,9 @@ func NewPorts(r PortRange) *Ports { return &Ports{newPorts(r)} }
 // Alloc returns the least recently used port. False: all are in use.
 func (p *Ports) Alloc() (uint16, bool) { return p.ports.allocPort() }
 
+// IsUnused reports whether all ports are free.
+func (p *Ports) IsUnused() bool { return p.ports.left == p.ports.Size() }
+
 // Claim marks a port as used.
 func (p *Ports) Claim(port uint16) { p.ports.claimPort(port) }
 

@@ -28,6 +28,9 @@ const ephemeralRange = "/proc/sys/net/ipv4/ip_local_port_range"
 // PortRange is the ports from Low to High, inclusive.
 type PortRange struct{ Low, High uint16 }
 
+// Size is how many ports the range has.
+func (r PortRange) Size() int { return int(r.High) - int(r.Low) + 1 }
+
 // FreePorts finds the widest range outside of the kernel's ephemeral ports.
 func FreePorts() (PortRange, error) {
 	text, err := os.ReadFile(ephemeralRange)
@@ -62,7 +65,7 @@ func findFreePorts(ephemeral string) (PortRange, error) {
 }
 
 func newPorts(r PortRange) *ports {
-	size := int(r.High) - int(r.Low) + 1
+	size := r.Size()
 	// a random start: after a restart, the surrogate may still have connections on the last ports
 	return &ports{PortRange: r, next: r.Low + uint16(rand.N(size)), left: size, used: make([]uint64, (size+63)/64)}
 }

@@ -24,14 +24,17 @@ type sessions struct {
 	ended  []uint32 // datagrams may still be using them
 	open   map[uint32]struct{}
 	fixed  legs.PortRange
-	ports  map[pair]*legs.Ports
+	ports  map[pair]*portSet
 	counts map[netip.AddrPort]int // by surrogate
 	unread map[uint32]bool        // of a version that could not be read
 	names  map[uint32]string      // in the hellos
 }
 
 func (x *sessions) init(ports legs.PortRange) {
-	*x = sessions{fixed: ports, open: make(map[uint32]struct{}), ports: make(map[pair]*legs.Ports), counts: make(map[netip.AddrPort]int), unread: make(map[uint32]bool), names: make(map[uint32]string)}
+	*x = sessions{
+		fixed: ports, open: make(map[uint32]struct{}), ports: make(map[pair]*portSet), counts: make(map[netip.AddrPort]int),
+		unread: make(map[uint32]bool), names: make(map[uint32]string),
+	}
 }
 
 // number makes all numbers free that no adopted session has.
@@ -43,11 +46,35 @@ func (x *sessions) number(size int) {
 	}
 }
 
-func (x *sessions) portsOf(p pair) *legs.Ports {
+// portSet are the ports of a pair. Those that are free are taken in turn, so it stays for a while when none is in use.
+type portSet struct {
+	*legs.Ports
+	emptied time.Time
+}
+
+func (x *sessions) portsOf(p pair) *portSet {
 	if x.ports[p] == nil {
-		x.ports[p] = legs.NewPorts(x.fixed)
+		x.ports[p] = &portSet{Ports: legs.NewPorts(x.fixed)}
 	}
 	return x.ports[p]
+}
+
+// freePort gives a port back.
+func (x *sessions) freePort(p pair, port uint16, now time.Time) {
+	set := x.portsOf(p)
+	set.Free(port)
+	if set.IsUnused() {
+		set.emptied = now
+	}
+}
+
+// removePorts forgets the sets that have been unused for so long: surrogates come and go.
+func (x *sessions) removePorts(wait time.Duration, now time.Time) {
+	for p, set := range x.ports {
+		if set.IsUnused() && now.Sub(set.emptied) >= wait {
+			delete(x.ports, p)
+		}
+	}
 }
 
 // opened counts a session.
@@ -74,7 +101,7 @@ func (x *sessions) close(s *kernel.Session) {
 		delete(x.counts, s.Surrogate)
 	}
 	if s.Source != s.Client {
-		x.portsOf(pair{s.Source.Addr(), s.Surrogate}).Free(s.Source.Port())
+		x.freePort(pair{s.Source.Addr(), s.Surrogate}, s.Source.Port(), time.Now())
 	}
 }
 
@@ -176,7 +203,7 @@ func (s *Server) place(u *upcall, t *Target, h *hello.Hello) Refusal {
 	}
 	if err := s.o.Kernel.Add(k); err != nil {
 		if !t.Keep {
-			s.sessions.portsOf(pair{r.Source, t.Address}).Free(k.Source.Port())
+			s.sessions.freePort(pair{r.Source, t.Address}, k.Source.Port(), time.Now())
 		}
 		if errors.Is(err, kernel.ErrTaken) {
 			return taken
@@ -226,6 +253,7 @@ const sweepRun = 128
 func (s *Server) sweep() error {
 	s.mu.Lock()
 	s.flights.Expire(time.Since(s.started))
+	s.sessions.removePorts(s.o.Timeouts().QUICIdle, time.Now())
 	s.sessions.free, s.sessions.ended = append(s.sessions.free, s.sessions.ended...), nil
 	numbers := make([]uint32, 0, len(s.sessions.open))
 	for n := range s.sessions.open {

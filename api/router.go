@@ -79,6 +79,9 @@ type RouterQUIC struct {
 	Expired  uint64            `json:"expired"`  // first flights whose hello did not become whole in time
 	Evicted  uint64            `json:"evicted"`  // first flights that made room for others
 	Packets  map[string]uint64 `json:"packets"`  // by verdict
+
+	Unproven     int               `json:"unproven"`      // sessions by a connection id whose client may be forged
+	MovedEvicted map[string]uint64 `json:"moved_evicted"` // such sessions that had to go for others, by reason
 }
 
 // RouterAccessLog is one output of the access log, in records.

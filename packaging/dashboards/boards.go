@@ -99,6 +99,8 @@ var router = board{"router", "Baton / Router", []row{
 		graph("Sessions made", "reqps", rate("baton_router_quic_sessions_total", "by"), "{{by}}"),
 		graph("Datagrams by verdict", "pps", rate("baton_router_quic_packets_total", "verdict"), "{{verdict}}"),
 		graph("Refused", "reqps", rate("baton_router_quic_refused_total", "reason"), "{{reason}}"),
+		graph("Moved clients' sessions ended for others", "reqps",
+			rate("baton_router_quic_moved_evicted_total", "reason"), "{{reason}}"),
 	}},
 	process("router"),
 }}

@@ -39,7 +39,7 @@ type datagram struct {
 // reset makes a flight that is not held the beginning of another one, and keeps its buffers.
 func (f *flight) reset(k key, now time.Duration) {
 	f.hello.reset()
-	*f = flight{key: k, prefix: prefixOf(k.tuple.Client.Addr()), begun: now, hello: f.hello, opened: f.opened[:0]}
+	*f = flight{key: k, prefix: PrefixOf(k.tuple.Client.Addr()), begun: now, hello: f.hello, opened: f.opened[:0]}
 }
 
 // seen tells whether the packet has been read before. A server discards a number that it knows, whatever is in the packet (RFC 9000

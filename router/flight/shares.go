@@ -11,7 +11,8 @@ const (
 	prefixBits6 = 56
 )
 
-func prefixOf(a netip.Addr) netip.Prefix {
+// PrefixOf is the prefix whose addresses share: one client can have all of them.
+func PrefixOf(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
 	bits := prefixBits6
 	if a.Is4() {

@@ -130,7 +130,7 @@ func TestPrefixOf(t *testing.T) {
 		{"198.51.100.7", "198.51.100.0/24"}, {"::ffff:198.51.100.7", "198.51.100.0/24"},
 		{"2001:db8:1:2ff:3::4", "2001:db8:1:200::/56"}, {"fe80::1%eth0", "fe80::/56"},
 	} {
-		if got := prefixOf(netip.MustParseAddr(tt.address)).String(); got != tt.want {
+		if got := PrefixOf(netip.MustParseAddr(tt.address)).String(); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.address, got, tt.want)
 		}
 	}

@@ -140,6 +140,12 @@ func ofQUIC(n *exporter.Numbers, q *api.RouterQUIC) {
 	const made = "Sessions of QUIC made, by what their surrogate was found by: a hello, or a connection id."
 	n.Counter("quic_sessions_total", made, q.Made, "by", "hello")
 	n.Counter("quic_sessions_total", made, q.Moved, "by", "id")
+	n.GaugeInt("quic_moved_unproven", "Sessions of QUIC made by a connection id whose client may be forged.", q.Unproven)
+	for _, why := range slices.Sorted(maps.Keys(q.MovedEvicted)) {
+		n.Counter("quic_moved_evicted_total",
+			"Sessions of QUIC made by a connection id that were ended for another one, by whose share was in use.",
+			q.MovedEvicted[why], "reason", why)
+	}
 	n.Counter("quic_flights_lost_total", "First flights of QUIC clients forgotten before their hello was whole, by reason.", q.Expired, "reason", "expired")
 	n.Counter("quic_flights_lost_total", "First flights of QUIC clients forgotten before their hello was whole, by reason.", q.Evicted, "reason", "evicted")
 	for _, why := range slices.Sorted(maps.Keys(q.Refused)) {

@@ -92,6 +92,7 @@ type Server struct {
 	refused  map[Refusal]uint64
 	made     uint64              // sessions, of hellos
 	moved    uint64              // sessions, of connection ids
+	evicted  map[string]uint64   // sessions of connection ids, by reason
 	reach    map[netip.Addr]bool // surrogates to be ready for
 	out      []byte              // a frame to be replayed
 }
@@ -100,9 +101,12 @@ type Server struct {
 func New(o Options) (*Server, error) {
 	s := &Server{
 		o: o, started: time.Now(), flights: flight.New(flight.Defaults),
-		routes: make(map[netip.Addr]cachedRoute), refused: make(map[Refusal]uint64),
+		routes: make(map[netip.Addr]cachedRoute), refused: make(map[Refusal]uint64), evicted: make(map[string]uint64),
 	}
-	s.sessions.init(o.Ports)
+	for _, reason := range evictions {
+		s.evicted[reason] = 0
+	}
+	s.sessions.init(o.Ports, o.Kernel.Sessions())
 	err := o.Kernel.Each(func(k kernel.Session) error {
 		s.sessions.adopt(&k)
 		return nil
@@ -227,7 +231,7 @@ func (s *Server) begin(u *upcall) {
 	}
 	target, why := s.decide(u, h)
 	if why == "" {
-		why = s.place(u, &target, h)
+		why = s.place(u, &target, h, kernel.Session{})
 	}
 	if why != "" {
 		s.refuse(u, why)
@@ -241,7 +245,9 @@ func (s *Server) begin(u *upcall) {
 // a session by an Initial with its client's address.
 const quiet = 10 * time.Second
 
-// again is for a client that has a session, and begins another connection from the same port, or repeats what is not known any more.
+// again is for a client that has a session, and begins another connection from the same port, or repeats what is not
+// known any more. A session of a version that cannot be read is for Version Negotiation: what the client sends then is
+// routed by its name.
 func (s *Server) again(u *upcall, number uint32) {
 	r, h, why := s.gather(u)
 	switch {
@@ -267,7 +273,7 @@ func (s *Server) again(u *upcall, number uint32) {
 			why = kernelFailed
 			break
 		}
-		why = s.place(u, &target, h)
+		why = s.place(u, &target, h, kernel.Session{})
 	}
 	if why != "" {
 		s.refuse(u, why)
@@ -295,9 +301,12 @@ func (s *Server) forward(u *upcall, t *Target, r *flight.Result, held [][]byte) 
 
 // follow finds the surrogate of a connection whose client has another address than before.
 func (s *Server) follow(u *upcall, p *quic.Packet) {
-	target, why := s.byID(u, p)
+	target, k, why := s.byID(u, p)
 	if why == "" {
-		why = s.place(u, &target, &hello.Hello{})
+		why = s.makeRoomLocked(u.Src, &target, k.Origin)
+	}
+	if why == "" {
+		why = s.place(u, &target, &hello.Hello{}, k)
 	}
 	if why != "" {
 		s.refuse(u, why)
@@ -307,13 +316,15 @@ func (s *Server) follow(u *upcall, p *quic.Packet) {
 	s.replay(u.raw)
 }
 
-// byID finds the surrogate that has chosen the packet's connection id, or that it names.
-func (s *Server) byID(u *upcall, p *quic.Packet) (Target, Refusal) {
+// byID finds the surrogate that has chosen the packet's connection id, or the one that the id names, which anybody can
+// make up. The session is for place, with the first one of the connection if that is known.
+func (s *Server) byID(u *upcall, p *quic.Packet) (Target, kernel.Session, Refusal) {
+	k := kernel.Session{Moved: true}
 	ids := [][]byte{p.Destination}
 	if p.Kind == quic.Short {
 		lengths, err := s.o.Kernel.Lengths(u.Dst)
 		if err != nil {
-			return Target{}, kernelFailed
+			return Target{}, k, kernelFailed
 		}
 		ids = ids[:0]
 		for _, n := range lengths {
@@ -327,17 +338,21 @@ func (s *Server) byID(u *upcall, p *quic.Packet) (Target, Refusal) {
 		at, ok, err := s.o.Kernel.Server(u.Dst, id)
 		switch {
 		case err != nil:
-			return Target{}, kernelFailed
+			return Target{}, k, kernelFailed
 		case ok && at.Ambiguous:
 			why = ambiguousID
 		case ok && !at.Own:
-			return s.o.Known(u.Dst, at.Surrogate), ""
+			k.ID = id
+			if k.Origin, err = s.o.Kernel.FindOrigin(at.Learner); err != nil {
+				return Target{}, k, kernelFailed
+			}
+			return s.o.Known(u.Dst, at.Surrogate), k, ""
 		}
 	}
 	if t, ok := s.o.Named(u.Dst, p); ok {
-		return t, ""
+		return t, k, ""
 	}
-	return Target{}, why
+	return Target{}, k, why
 }
 
 func (s *Server) refuse(u *upcall, why Refusal) {

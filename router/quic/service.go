@@ -271,7 +271,7 @@ func (v *Service) Status() (*api.RouterQUIC, error) {
 	s := q.server.Status()
 	out := &api.RouterQUIC{
 		Sessions: s.Sessions, Limit: s.Limit, Held: s.Held, Made: s.Made, Moved: s.Moved, Refused: make(map[string]uint64),
-		Expired: s.Flights.Expired, Evicted: s.Flights.Evicted,
+		Expired: s.Flights.Expired, Evicted: s.Flights.Evicted, Unproven: s.Unproven, MovedEvicted: s.MovedEvicted,
 	}
 	for why, n := range s.Refused {
 		out.Refused[string(why)] = n

@@ -9,6 +9,7 @@ import (
 
 	kernel "baton/datapath/quic"
 	"baton/packet/hello"
+	"baton/router/config"
 	"baton/router/legs"
 )
 
@@ -25,16 +26,18 @@ type sessions struct {
 	open   map[uint32]struct{}
 	fixed  legs.PortRange
 	ports  map[pair]*portSet
+	moved  moved
 	counts map[netip.AddrPort]int // by surrogate
 	unread map[uint32]bool        // of a version that could not be read
 	names  map[uint32]string      // in the hellos
 }
 
-func (x *sessions) init(ports legs.PortRange) {
+func (x *sessions) init(ports legs.PortRange, size int) {
 	*x = sessions{
 		fixed: ports, open: make(map[uint32]struct{}), ports: make(map[pair]*portSet), counts: make(map[netip.AddrPort]int),
 		unread: make(map[uint32]bool), names: make(map[uint32]string),
 	}
+	x.moved.setBounds(size, ports.Size())
 }
 
 // number makes all numbers free that no adopted session has.
@@ -81,6 +84,9 @@ func (x *sessions) removePorts(wait time.Duration, now time.Time) {
 func (x *sessions) opened(s *kernel.Session) {
 	x.open[s.Number] = struct{}{}
 	x.counts[s.Surrogate]++
+	if s.Moved {
+		x.moved.addSession(s)
+	}
 }
 
 // adopt takes over a session of an earlier process.
@@ -96,6 +102,9 @@ func (x *sessions) close(s *kernel.Session) {
 	delete(x.open, s.Number)
 	delete(x.unread, s.Number)
 	delete(x.names, s.Number)
+	if s.Moved {
+		x.moved.removeSession(s)
+	}
 	x.ended = append(x.ended, s.Number)
 	if x.counts[s.Surrogate]--; x.counts[s.Surrogate] == 0 {
 		delete(x.counts, s.Surrogate)
@@ -103,6 +112,22 @@ func (x *sessions) close(s *kernel.Session) {
 	if s.Source != s.Client {
 		x.freePort(pair{s.Source.Addr(), s.Surrogate}, s.Source.Port(), time.Now())
 	}
+}
+
+// noteHello keeps what a session's hello says; nil: it cannot be read.
+func (x *sessions) noteHello(number uint32, h *hello.Hello) {
+	delete(x.unread, number)
+	if h == nil {
+		x.unread[number] = true
+	} else if h.ServerName != "" {
+		x.names[number] = h.ServerName
+	}
+}
+
+// isCrowded tells whether there is little room for others: more than half of the table is in use, or of the ports to a
+// surrogate.
+func (x *sessions) isCrowded(s *kernel.Session, size int) bool {
+	return len(x.open) > size/2 || s.Source != s.Client && x.counts[s.Surrogate] > x.fixed.Size()/2
 }
 
 // routeLife is how long a route to a surrogate is not looked up again.
@@ -179,8 +204,9 @@ func (s *Server) Reach(surrogates []netip.Addr) {
 	}
 }
 
-// place makes the session of a client. h is nil if its version cannot be read. Called with the lock.
-func (s *Server) place(u *upcall, t *Target, h *hello.Hello) Refusal {
+// place makes the session of a client. h is nil if its version cannot be read; k says whether the client has moved.
+// Called with the lock.
+func (s *Server) place(u *upcall, t *Target, h *hello.Hello, k kernel.Session) Refusal {
 	r, err := s.route(t.Address.Addr())
 	switch {
 	case err != nil:
@@ -191,9 +217,9 @@ func (s *Server) place(u *upcall, t *Target, h *hello.Hello) Refusal {
 	case len(s.sessions.free) == 0:
 		return noRoom
 	}
-	k := kernel.Session{
-		Number: s.sessions.free[len(s.sessions.free)-1], Client: u.Src, VIP: u.Dst, Source: u.Src, Surrogate: t.Address, In: u.in, Out: r.Ifindex,
-	}
+	k.Number = s.sessions.free[len(s.sessions.free)-1]
+	k.Client, k.VIP, k.Source, k.Surrogate = u.Src, u.Dst, u.Src, t.Address
+	k.In, k.Out = u.in, r.Ifindex
 	if !t.Keep {
 		port, ok := s.sessions.portsOf(pair{r.Source, t.Address}).Alloc()
 		if !ok {
@@ -213,11 +239,7 @@ func (s *Server) place(u *upcall, t *Target, h *hello.Hello) Refusal {
 	}
 	s.sessions.free = s.sessions.free[:len(s.sessions.free)-1]
 	s.sessions.opened(&k)
-	if h == nil {
-		s.sessions.unread[k.Number] = true
-	} else if h.ServerName != "" {
-		s.sessions.names[k.Number] = h.ServerName
-	}
+	s.sessions.noteHello(k.Number, h)
 	return ""
 }
 
@@ -273,17 +295,19 @@ func (s *Server) sweep() error {
 func (s *Server) sweepSome(numbers []uint32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	timeouts, crowded := s.o.Timeouts(), len(s.sessions.open) > s.o.Kernel.Sessions()/2
+	timeouts := s.o.Timeouts()
 	for _, n := range numbers {
 		k, ok, err := s.o.Kernel.Session(n)
 		if err != nil {
 			return err
 		}
-		limit := timeouts.QUICIdle
-		if !k.Confirmed && (!k.Followed || crowded) { // its address may be forged
-			limit = min(limit, timeouts.Handshake)
+		if _, open := s.sessions.open[n]; !ok || !open {
+			continue
 		}
-		if _, open := s.sessions.open[n]; !ok || !open || k.Idle < limit {
+		if k.Moved && isProven(&k) {
+			s.sessions.moved.settleSession(n)
+		}
+		if !isOver(&k, &timeouts, s.sessions.isCrowded(&k, s.o.Kernel.Sessions())) {
 			continue
 		}
 		if err := s.end(&k); err != nil {
@@ -291,6 +315,18 @@ func (s *Server) sweepSome(numbers []uint32) error {
 		}
 	}
 	return nil
+}
+
+// isOver tells whether a session has timed out. One that may be forged ends after the handshake's time; one of a moved
+// client that did not go on behind an answer even if datagrams come, of which a few of nobody would keep it.
+func isOver(k *kernel.Session, t *config.Timeouts, crowded bool) bool {
+	switch {
+	case k.Confirmed || k.Followed && !crowded:
+		return k.Idle >= t.QUICIdle
+	case k.Moved && !k.Followed:
+		return k.Age >= min(t.Handshake, t.QUICIdle)
+	}
+	return k.Idle >= min(t.Handshake, t.QUICIdle)
 }
 
 // end ends a session. Called with the lock.

@@ -13,7 +13,7 @@ var testPorts = legs.PortRange{Low: 2048, High: 2048 + 1023}
 // TestPortsAreForgotten: those to a surrogate that has no sessions any more leave nothing, after a while.
 func TestPortsAreForgotten(t *testing.T) {
 	var x sessions
-	x.init(testPorts)
+	x.init(testPorts, 16)
 	now := time.Now()
 	for i := range 100 {
 		to := pair{netip.MustParseAddr("10.2.1.1"), netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 2, 9, byte(i)}), 443)}

@@ -14,6 +14,8 @@ type Status struct {
 	Made            uint64 // sessions, of hellos
 	Moved           uint64 // sessions of connections whose client came from another address
 	Refused         map[Refusal]uint64
+	Unproven        int               // sessions of moved clients that may be forged
+	MovedEvicted    map[string]uint64 // sessions of moved clients that had to go for others, by reason
 	Flights         flight.Counts
 }
 
@@ -24,6 +26,7 @@ func (s *Server) Status() Status {
 	return Status{
 		Sessions: len(s.sessions.open), Limit: s.o.Kernel.Sessions(), Held: s.flights.Len(), Made: s.made, Moved: s.moved,
 		Refused: maps.Clone(s.refused), Flights: s.flights.Counts(),
+		Unproven: len(s.sessions.moved.unproven), MovedEvicted: maps.Clone(s.evicted),
 	}
 }
 

@@ -264,9 +264,12 @@ func (s *Server) again(u *upcall, number uint32) {
 	case err != nil || !ok:
 		why = kernelFailed
 	case old.Surrogate == target.Address:
+		if s.sessions.unread[number] {
+			s.sessions.noteHello(number, h)
+		}
 		s.forward(u, &target, &r, r.Datagrams)
 		return
-	case old.Idle < quiet && !s.sessions.unread[number]:
+	case old.Idle < quiet && (!s.sessions.unread[number] || old.Confirmed):
 		why = busy
 	default:
 		if err := s.end(&old); err != nil {

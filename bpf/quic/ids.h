@@ -113,8 +113,8 @@ static __always_inline bool proves_receipt(const struct quic_server *server, con
 }
 
 /*
- * Records that a session's surrogate has chosen an id. With SERVER_CLIENTS as flags only its client says so, who cannot
- * change what is known.
+ * Records that a session's surrogate has chosen an id. With SERVER_CLIENTS as flags only its client says so, which
+ * cannot change an entry.
  */
 static __always_inline void learn(const struct quic_session *session, __u32 number, struct quic_id *id, __u16 flags)
 {
@@ -158,7 +158,7 @@ static __always_inline void learn_long(struct __sk_buff *skb, const struct datag
 		__sync_fetch_and_or(&vip->lengths, 1U << (id.length & 31));
 }
 
-/* What is known of the id that the session's client sends now. */
+/* The entry of the id that the session's client sends now. */
 static __always_inline struct quic_server *known_id(const struct quic_session *session, struct quic_id *id)
 {
 	id->port = session->client.dport;

@@ -18,7 +18,7 @@ static __always_inline struct quic_session *session_of(const struct quic_flow *f
 	return s;
 }
 
-/* Whether datagrams of the session's surrogate may come in by an interface: by others, anybody may send in its name. */
+/* Whether datagrams of the session's surrogate may arrive on an interface: on others, anybody may send in its name. */
 static __always_inline bool leads_to(const struct quic_session *s, __u32 ifindex)
 {
 	struct quic_path path = { .ifindex = ifindex };

@@ -40,7 +40,7 @@ enum session_flag {
 	SESSION_MOVED = 4,     /* made by a connection id, from another address than before; written by user space */
 };
 
-/* Names a session for ever: numbers are used again, but not within a ms. */
+/* Names a session forever: numbers are used again, but not within a ms. */
 struct quic_identity {
 	__u32 session;
 	__u32 since; /* ms, as in the session */

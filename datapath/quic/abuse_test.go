@@ -204,8 +204,8 @@ func TestSurrogatesInterface(t *testing.T) {
 	})
 }
 
-// TestMovedIDs: what the client of a moved session sends instead of the id that it was found by is learnt, and
-// forgotten with that session alone.
+// TestMovedIDs: an id that the client of a moved session sends instead of the one it was found by is learnt, and
+// forgotten with that session.
 func TestMovedIDs(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		k, victim, _ := abused(t, f)

@@ -24,7 +24,7 @@ type Session struct {
 	Moved       bool     // made by a connection id: its client came from another address before
 	Origin      Identity // of a moved session: the connection's first one; zero: unknown
 
-	// ID is what the client sends, as far as that is known when a session is made.
+	// ID that the client sends, if it is known when a session is made.
 	ID []byte
 
 	// Of the kernel.
@@ -38,7 +38,7 @@ type Session struct {
 	BytesToClient uint64
 }
 
-// Identity names a session for ever: numbers are used again.
+// Identity names a session forever: numbers are used again.
 type Identity struct{ Number, Since uint32 }
 
 // Identity is the session's own.

@@ -58,7 +58,7 @@ func (m *moved) setBounds(sessions, ports int) {
 }
 
 // isProven tells whether a session is not one of many that its maker could have. Of an unknown origin it needs a
-// confirmed client; otherwise it is enough that its client has gone on behind the answer, as there are
+// confirmed client; otherwise it is enough that its client has sent more after the answer, as there are
 // movedOfConnection.
 func isProven(s *kernel.Session) bool {
 	return s.Confirmed || s.Followed && s.Origin != (kernel.Identity{})

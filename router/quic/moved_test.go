@@ -74,8 +74,8 @@ func TestWorstOfConnection(t *testing.T) {
 	}
 }
 
-// TestTimeouts: a session of a moved client ends after the handshake's time, whatever comes, unless its client goes on
-// behind an answer.
+// TestTimeouts: a session of a moved client ends after the handshake's time, whatever arrives, unless its client sends
+// more after an answer.
 func TestTimeouts(t *testing.T) {
 	timeouts := config.Timeouts{Handshake: 10 * time.Second, QUICIdle: 5 * time.Minute}
 	const s = time.Second

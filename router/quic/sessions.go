@@ -318,7 +318,7 @@ func (s *Server) sweepSome(numbers []uint32) error {
 }
 
 // isOver tells whether a session has timed out. One that may be forged ends after the handshake's time; one of a moved
-// client that did not go on behind an answer even if datagrams come, of which a few of nobody would keep it.
+// client that has sent nothing after an answer ends even if datagrams arrive: a few from anybody would keep it.
 func isOver(k *kernel.Session, t *config.Timeouts, crowded bool) bool {
 	switch {
 	case k.Confirmed || k.Followed && !crowded:

@@ -34,8 +34,8 @@ func (s *sniffed) WriteTo(b []byte, to net.Addr) (int, error) {
 	return s.PacketConn.WriteTo(b, to)
 }
 
-// TestQUICMovedFlood: one who sends a connection's id from everywhere neither keeps new clients away, nor one who
-// really moves.
+// TestQUICMovedFlood: a flood with a connection's id from many ports keeps away neither new clients nor the
+// connection's client when it moves.
 func TestQUICMovedFlood(t *testing.T) {
 	t.Parallel() // judges by results
 	const (

@@ -12,7 +12,6 @@ import (
 	"baton/router/head/headtest"
 	"baton/router/health"
 	"baton/router/legs"
-	"baton/router/route"
 	"baton/router/state"
 )
 
@@ -44,7 +43,7 @@ pools:
 type grammar struct {
 	t       *testing.T
 	cfg     *config.Config
-	routes  *route.Table
+	rules   *explain.Rules
 	judge   *kernel.Judge
 	poolOf  map[uint16]string // by surrogate
 	counted map[string]int
@@ -59,7 +58,11 @@ func newGrammar(t *testing.T) *grammar {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &grammar{t: t, cfg: cfg, routes: c.Routes, poolOf: make(map[uint16]string), counted: make(map[string]int)}
+	rules, err := explain.Compile(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &grammar{t: t, cfg: cfg, rules: rules, poolOf: make(map[uint16]string), counted: make(map[string]int)}
 	s := c.Snapshot(func(string) health.State { return health.State{Up: true} }, nil)
 	var surrogates []uint16
 	for _, p := range s.Pools {
@@ -83,7 +86,7 @@ func (g *grammar) judgeHead(vip int, b []byte) {
 		b = b[:n] // what follows is another matter: the kernel leaves a second request to the proxy
 	}
 	surrogate, decided := g.judge.Decide(at, b)
-	e, explained := explain.Explain(g.cfg, explain.Question{VIP: at, Head: b}, explain.AllUp)
+	e, explained := g.rules.Explain(explain.Question{VIP: at, Head: b}, explain.AllUp)
 	var refused *head.Error
 	switch {
 	case errors.Is(err, head.ErrIncomplete):
@@ -102,7 +105,7 @@ func (g *grammar) judgeHead(vip int, b []byte) {
 		}
 		return
 	}
-	match, ok := g.routes.Match(vip, &req)
+	match, ok := g.rules.Routes.Match(vip, &req)
 	switch {
 	case !ok:
 		g.counted["no route"]++

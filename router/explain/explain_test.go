@@ -188,7 +188,7 @@ func TestExplainHosts(t *testing.T) {
 		"cdn.example.net": "in its tables", "CDN.Example.net.:80": "in its tables",
 		"cdn.example.net.": "in its tables", "cdn.example.net:000080": "its Host is more than",
 	} {
-		e, err := Explain(parse(t), Question{URL: "http://10.9.9.9/video/a.mp4", Headers: []string{"Host: " + host}}, AllUp)
+		e, err := explained(t, parse(t), Question{URL: "http://10.9.9.9/video/a.mp4", Headers: []string{"Host: " + host}}, AllUp)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -94,6 +94,7 @@ var absent = map[string]string{
 	"baton_relay_routes_changed_total":                    choice,
 	"baton_router_quic_sessions":                          "no VIP has QUIC",
 	"baton_router_quic_flights_held":                      "no VIP has QUIC",
+	"baton_router_quic_moved_unproven":                    "no VIP has QUIC",
 }
 
 const (

@@ -44,6 +44,7 @@ type Router struct {
 	top      atomic.Uint32 // splices from here on have never been used
 	sweeper  sweeper
 	queues   queues
+	paths    paths
 	tables   tables
 	edits    edits
 	logs     logs

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -41,6 +42,7 @@ type QUIC struct {
 	links     *datapath.Links // under attaching once open
 	replay    link.Link       // on the tap, not pinned
 	lock      *os.File        // of the state directory
+	paths     *datapath.Paths[netip.Addr, quicQuicPath]
 }
 
 // Programs is the feature that the programs for QUIC load.
@@ -133,6 +135,7 @@ func (q *QUIC) load(pinned map[string]*ebpf.Map) error {
 		return err
 	}
 	q.programs, q.maps = objects.quicPrograms, objects.quicMaps
+	q.paths = newPaths()
 	q.links = datapath.NewLinks(q.options.State, q.programs.QuicIngress)
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/cilium/ebpf"
 
@@ -146,57 +145,27 @@ func (q *QUIC) Own(vip netip.AddrPort, id []byte, surrogate netip.AddrPort) erro
 // SetPaths replaces the interfaces of the routes to a surrogate. Its datagrams are accepted only from these, and from
 // the interface of a session's own next hop.
 func (q *QUIC) SetPaths(surrogate netip.Addr, ifindexes []int) error {
-	var (
-		key  = quicQuicPath{Surrogate: surrogate.As16()}
-		k    quicQuicPath
-		v    uint8
-		gone []quicQuicPath
-	)
-	for _, i := range ifindexes {
-		key.Ifindex = uint32(i)
-		if err := q.maps.Paths.Put(key, uint8(1)); err != nil {
-			return fmt.Errorf("set the interfaces of surrogate %v: %w", surrogate, err)
-		}
-	}
-	it := q.maps.Paths.Iterate()
-	for it.Next(&k, &v) {
-		if k.Surrogate == key.Surrogate && !slices.Contains(ifindexes, int(k.Ifindex)) {
-			gone = append(gone, k)
-		}
-	}
-	if err := it.Err(); err != nil {
+	if err := q.paths.Replace(q.maps.Paths, surrogate, ifindexes); err != nil {
 		return fmt.Errorf("set the interfaces of surrogate %v: %w", surrogate, err)
-	}
-	for _, k := range gone {
-		if err := q.maps.Paths.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("set the interfaces of surrogate %v: %w", surrogate, err)
-		}
 	}
 	return nil
 }
 
 // ForgetPaths removes the interfaces of surrogates that are not in use.
 func (q *QUIC) ForgetPaths(used map[netip.Addr]bool) error {
-	var (
-		k    quicQuicPath
-		v    uint8
-		gone []quicQuicPath
-	)
-	it := q.maps.Paths.Iterate()
-	for it.Next(&k, &v) {
-		if !used[netip.AddrFrom16(k.Surrogate).Unmap()] {
-			gone = append(gone, k)
-		}
-	}
-	if err := it.Err(); err != nil {
+	if err := q.paths.Keep(q.maps.Paths, used); err != nil {
 		return fmt.Errorf("forget interfaces: %w", err)
 	}
-	for _, k := range gone {
-		if err := q.maps.Paths.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("forget interfaces: %w", err)
-		}
-	}
 	return nil
+}
+
+func newPaths() *datapath.Paths[netip.Addr, quicQuicPath] {
+	return &datapath.Paths[netip.Addr, quicQuicPath]{
+		Key: func(surrogate netip.Addr, ifindex int) quicQuicPath {
+			return quicQuicPath{Surrogate: surrogate.As16(), Ifindex: uint32(ifindex)}
+		},
+		Read: func(k *quicQuicPath) (netip.Addr, int) { return netip.AddrFrom16(k.Surrogate).Unmap(), int(k.Ifindex) },
+	}
 }
 
 // ReadMAC reads the interface that an upcall's frame came in by.

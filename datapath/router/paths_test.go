@@ -11,7 +11,7 @@ func TestPathsOfAnEarlierProcess(t *testing.T) {
 	}
 	k.must(k.SetPaths(900, []int{11, 12}))
 	k.must(k.SetPaths(901, []int{11}))
-	k.paths.of = nil // as at a start
+	k.paths = newPaths() // as at a start
 	k.must(k.SetPaths(900, []int{12, 13}))
 	if has(900, 11) || !has(900, 12) || !has(900, 13) || !has(901, 11) {
 		t.Error("interfaces of an earlier process are left, or of another surrogate gone")

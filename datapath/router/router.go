@@ -44,7 +44,7 @@ type Router struct {
 	top      atomic.Uint32 // splices from here on have never been used
 	sweeper  sweeper
 	queues   queues
-	paths    paths
+	paths    *datapath.Paths[uint16, routerPathKey]
 	tables   tables
 	edits    edits
 	logs     logs
@@ -178,6 +178,7 @@ func (r *Router) load(pinned map[string]*ebpf.Map) error {
 	r.programs, r.maps = objs.routerPrograms, objs.routerMaps
 	r.links = datapath.NewLinks(r.options.State, r.programs.RouterIngress)
 	r.tables.generation, r.salt = c.Generation, c.Salt
+	r.paths = newPaths()
 	for r.salt == 0 {
 		r.salt = rand.Uint32()
 	}

@@ -1,12 +1,11 @@
 package router
 
 import (
-	"errors"
 	"fmt"
-	"slices"
-	"sync"
 
 	"github.com/cilium/ebpf"
+
+	"baton/datapath"
 )
 
 // Limits of the kernel's tables.
@@ -84,46 +83,17 @@ func (r *Router) Config() (Config, error) {
 // SetPaths replaces the interfaces of the routes to a surrogate. Its packets are accepted only from these, and from the interface
 // of a leg's own next hop.
 func (r *Router) SetPaths(surrogate uint16, ifindexes []int) error {
-	r.paths.Lock()
-	defer r.paths.Unlock()
-	err := r.readPathsLocked()
-	before := r.paths.of[surrogate]
-	for _, i := range ifindexes {
-		key := routerPathKey{Surrogate: uint32(surrogate), Ifindex: uint32(i)}
-		err = errors.Join(err, r.maps.Paths.Update(key, uint8(1), ebpf.UpdateAny))
-	}
-	for _, i := range before {
-		if slices.Contains(ifindexes, i) {
-			continue
-		}
-		gone := r.maps.Paths.Delete(routerPathKey{Surrogate: uint32(surrogate), Ifindex: uint32(i)})
-		if !errors.Is(gone, ebpf.ErrKeyNotExist) {
-			err = errors.Join(err, gone)
-		}
-	}
-	if err != nil {
+	if err := r.paths.Replace(r.maps.Paths, surrogate, ifindexes); err != nil {
 		return fmt.Errorf("set the interfaces of surrogate %d: %w", surrogate, err)
 	}
-	r.paths.of[surrogate] = slices.Clone(ifindexes)
 	return nil
 }
 
-// paths remembers what SetPaths has set: a walk through the map for each surrogate would take time by their square.
-type paths struct {
-	sync.Mutex
-	of map[uint16][]int // interfaces by surrogate; nil: what an earlier process has set is not read yet
-}
-
-func (r *Router) readPathsLocked() error {
-	if r.paths.of != nil {
-		return nil
+func newPaths() *datapath.Paths[uint16, routerPathKey] {
+	return &datapath.Paths[uint16, routerPathKey]{
+		Key: func(surrogate uint16, ifindex int) routerPathKey {
+			return routerPathKey{Surrogate: uint32(surrogate), Ifindex: uint32(ifindex)}
+		},
+		Read: func(k *routerPathKey) (uint16, int) { return uint16(k.Surrogate), int(k.Ifindex) },
 	}
-	r.paths.of = make(map[uint16][]int)
-	var k routerPathKey
-	var v uint8
-	it := r.maps.Paths.Iterate()
-	for it.Next(&k, &v) {
-		r.paths.of[uint16(k.Surrogate)] = append(r.paths.of[uint16(k.Surrogate)], int(k.Ifindex))
-	}
-	return it.Err()
 }

@@ -7,9 +7,9 @@ import (
 	"baton/packet/hello"
 )
 
-// covers reports whether a matches every request, or hello, of the VIP that b matches. It may report false where
+// coversMatch reports whether a matches every request, or hello, of the VIP that b matches. It may report false where
 // that is true: regular expressions and headers are not compared.
-func covers(v *VIP, a, b *Match) bool {
+func coversMatch(v *VIP, a, b *Match) bool {
 	if v.Protocol.Encrypted() {
 		return coversHello(a, b)
 	}
@@ -100,7 +100,7 @@ func (c *coverIndex) findFirst(route int) int {
 			if first >= 0 && at >= first {
 				return
 			}
-			if covers(c.vip, &c.vip.Routes[at].Match, &c.vip.Routes[route].Match) {
+			if coversMatch(c.vip, &c.vip.Routes[at].Match, &c.vip.Routes[route].Match) {
 				first = at
 				return
 			}

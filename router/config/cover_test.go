@@ -21,7 +21,7 @@ func TestCoverIndex(t *testing.T) {
 		v := randomRoutes(r)
 		index := newCoverIndex(v)
 		for i := range v.Routes {
-			want := slices.IndexFunc(v.Routes[:i], func(earlier Route) bool { return covers(v, &earlier.Match, &v.Routes[i].Match) })
+			want := slices.IndexFunc(v.Routes[:i], func(earlier Route) bool { return coversMatch(v, &earlier.Match, &v.Routes[i].Match) })
 			if got := index.findFirst(i); got != want {
 				t.Fatalf("round %d, %s: route %d %+v is covered by route %d, want %d\n%+v",
 					round, v.Protocol, i, v.Routes[i].Match, got, want, v.Routes)

@@ -215,7 +215,7 @@ func (r *Request) headers(b []byte, n int) (int, error) {
 		}
 		if len(text) == 0 {
 			r.Fields = Fields(b[begin:n])
-			return n + length, r.finish(&f)
+			return n + length, r.finishHead(&f)
 		}
 		n += length
 		if lines++; lines > MaxHeaders {
@@ -290,8 +290,8 @@ func Binds(credentials []byte) bool {
 	return !equalFold(scheme, "Basic") && !equalFold(scheme, "Digest") && !equalFold(scheme, "Bearer")
 }
 
-// finish checks what needs the whole head.
-func (r *Request) finish(f *seen) error {
+// finishHead checks what needs the whole head.
+func (r *Request) finishHead(f *seen) error {
 	if f.hosts == 0 && r.Version == HTTP11 {
 		return errNoHost
 	}

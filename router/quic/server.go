@@ -231,7 +231,7 @@ func (s *Server) begin(u *upcall) {
 	}
 	target, why := s.decide(u, h)
 	if why == "" {
-		why = s.place(u, &target, h, kernel.Session{})
+		why = s.placeSession(u, &target, h, kernel.Session{})
 	}
 	if why != "" {
 		s.refuse(u, why)
@@ -276,7 +276,7 @@ func (s *Server) again(u *upcall, number uint32) {
 			why = kernelFailed
 			break
 		}
-		why = s.place(u, &target, h, kernel.Session{})
+		why = s.placeSession(u, &target, h, kernel.Session{})
 	}
 	if why != "" {
 		s.refuse(u, why)
@@ -309,7 +309,7 @@ func (s *Server) follow(u *upcall, p *quic.Packet) {
 		why = s.makeRoomLocked(u.Src, &target, k.Origin)
 	}
 	if why == "" {
-		why = s.place(u, &target, &hello.Hello{}, k)
+		why = s.placeSession(u, &target, &hello.Hello{}, k)
 	}
 	if why != "" {
 		s.refuse(u, why)

@@ -204,9 +204,9 @@ func (s *Server) Reach(surrogates []netip.Addr) {
 	}
 }
 
-// place makes the session of a client. h is nil if its version cannot be read; k says whether the client has moved.
-// Called with the lock.
-func (s *Server) place(u *upcall, t *Target, h *hello.Hello, k kernel.Session) Refusal {
+// placeSession makes the session of a client. h is nil if its version cannot be read; k says whether the client has
+// moved. Called with the lock.
+func (s *Server) placeSession(u *upcall, t *Target, h *hello.Hello, k kernel.Session) Refusal {
 	r, err := s.route(t.Address.Addr())
 	switch {
 	case err != nil:

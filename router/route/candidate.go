@@ -19,9 +19,9 @@ type candidate struct {
 	upcall  string // why user space must decide if this is the first; "" if the kernel is sure that it matches
 }
 
-// candidate converts a route for requests of that host; host "" means all unknown hosts, and the route's is one.
+// findCandidate converts a route for requests of that host; host "" means all unknown hosts, and the route's is one.
 // Not ok if the route cannot match any of them.
-func (r *rule) candidate(host string) (candidate, bool) {
+func (r *rule) findCandidate(host string) (candidate, bool) {
 	m := &r.match
 	c := candidate{prefix: m.PathPrefix, methods: m.Methods, pool: r.pool, rewrite: r.rewrite, upcall: r.unaided}
 	switch {

@@ -199,7 +199,7 @@ func (k *Kernel) candidatesFor(vip int, host string) []candidate {
 			if c, ok := v.routes[route].candidateHello(host, of.ids); ok {
 				out = append(out, c)
 			}
-		} else if c, ok := v.routes[route].candidate(host); ok {
+		} else if c, ok := v.routes[route].findCandidate(host); ok {
 			out = append(out, c)
 		}
 	}

@@ -163,7 +163,7 @@ func (d *Decider) splice(ctx context.Context, s *state.Snapshot, p *pending, w *
 		d.replaySpliced(s, p, w, &decision, sg.Name)
 		return nil
 	}
-	d.assignToSocket(unspliced(p, tried, bypass, why))
+	d.assignToSocket(leaveUnspliced(p, tried, bypass, why))
 	return nil
 }
 
@@ -212,8 +212,8 @@ func (d *Decider) replaySpliced(s *state.Snapshot, p *pending, w *wanted, decisi
 	d.o.HandedOff(p.vip, surrogate)
 }
 
-// unspliced is the departure of a client that was not spliced to the surrogates that were tried, and why.
-func unspliced(p *pending, tried []string, bypass string, why outcome.Outcome) departure {
+// leaveUnspliced is the departure of a client that was not spliced to the surrogates that were tried, and why.
+func leaveUnspliced(p *pending, tried []string, bypass string, why outcome.Outcome) departure {
 	switch {
 	case len(tried) > 0:
 		return departure{p, nil, why}

@@ -110,7 +110,7 @@ static __always_inline int recycle_by_fin(struct __sk_buff *skb, const struct pa
 	__u32 tsval = out->reply.tsval;
 	struct segment *r = reply_to(&out->reply, p, FIN | ACK, p->ack, p->seq + 1);
 
-	linger(&p->key, SIDE_LINGER, BPF_EXIST, now);
+	linger(&p->key, SIDE_LINGER, p->seq + p->len + 1, BPF_EXIST, now);
 	r->with_ts = out->translation.keep_ts && has_ts(p);
 	r->tsval = tsval;
 	r->tsecr = p->tsval;
@@ -165,7 +165,7 @@ static __always_inline int after_client(struct __sk_buff *skb, struct inbound *i
 	case NEXT_RECYCLE:
 		return recycle_by_fin(skb, &in->packet, out, leg, idx, s, now);
 	case NEXT_RECYCLE_RESET:
-		linger(&in->packet.key, SIDE_LINGER, BPF_EXIST, now);
+		linger(&in->packet.key, SIDE_LINGER, in->packet.seq, BPF_EXIST, now);
 		recycle(leg, idx, s, now);
 		return RECYCLED;
 	case NEXT_RESET:

@@ -218,7 +218,7 @@ __noinline int new_client(struct __sk_buff *skb, struct work *w)
 		return DROP_BAD_CHECKSUM;
 	forget_undecided(&p->key);
 	drop_options(&in->packet, &d->syn_key);
-	linger(&p->key, SIDE_LINGER, BPF_ANY, clock_ms());
+	linger(&p->key, SIDE_LINGER, p->seq + 1, BPF_ANY, clock_ms());
 	return answer_fin(skb, p, out);
 }
 
@@ -245,15 +245,30 @@ __noinline int syn_on_local(struct __sk_buff *skb, struct work *w)
 }
 
 /*
- * A packet from a client whose session was closed here: expected is only its last ACK, or its FIN again. After our RST
- * nothing is expected: a client that ignored the RST because of a lost packet before it (RFC 5961, 3.2) is reset at its
- * current number.
+ * Whether the packet begins a connection that began after the one that has ended at seq, by its initial sequence number
+ * (RFC 6528). Its SYN came before that end: a packet of the ended one had been with user space.
  */
-static __always_inline int lingering_client(struct __sk_buff *skb, struct work *w, __u32 side)
+static __always_inline bool begins_later(struct inbound *in, __u32 seq)
+{
+	struct packet *p = &in->packet;
+
+	return p->len && !(p->flags & (RST | SYN)) && before(seq, p->seq) && cookie_ok(&in->cookie, p, p->seq);
+}
+
+/*
+ * A packet from a client whose session was closed here, at seq: expected is only its last ACK, its FIN again, or the
+ * next connection. After our RST nothing is expected: a client that ignored the RST because of a lost packet before it
+ * (RFC 5961, 3.2) is reset at its current number.
+ */
+static __always_inline int lingering_client(struct __sk_buff *skb, struct work *w, __u32 side, __u32 seq)
 {
 	struct inbound *in = &w->in;
 	struct packet *p = &in->packet;
 
+	if (begins_later(in, seq)) {
+		bpf_map_delete_elem(&flows, &p->key);
+		return to_vip(p, &w->deciding.routing) ? new_client(skb, w) : PASS;
+	}
 	if (side == SIDE_RESET && !(p->flags & (RST | SYN)))
 		return reset_sender(skb, in, &w->out);
 	if (p->flags & FIN && !p->len)

@@ -18,7 +18,7 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 static __always_inline int tcp_packet(struct __sk_buff *skb, struct work *w)
 {
 	struct flow *flow = bpf_map_lookup_elem(&flows, &w->in.packet.key);
-	__u32 side, idx;
+	__u32 side, idx, seq;
 	int verdict;
 
 	if (!flow && !to_vip(&w->in.packet, &w->deciding.routing))
@@ -33,6 +33,7 @@ static __always_inline int tcp_packet(struct __sk_buff *skb, struct work *w)
 		return new_client(skb, w);
 	side = flow->side;
 	idx = flow->splice;
+	seq = flow->seq;
 	if (side == SIDE_SERVER)
 		return server_packet(skb, w, idx);
 	switch (side) {
@@ -41,7 +42,7 @@ static __always_inline int tcp_packet(struct __sk_buff *skb, struct work *w)
 		return verdict == BEGINS_REQUEST ? next_request(skb, w, idx) : verdict;
 	case SIDE_LINGER:
 	case SIDE_RESET:
-		return lingering_client(skb, w, side);
+		return lingering_client(skb, w, side, seq);
 	case SIDE_LOCAL:
 		return w->in.packet.flags & SYN ? syn_on_local(skb, w) : local_packet(skb, w);
 	}

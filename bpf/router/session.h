@@ -9,11 +9,11 @@
 
 /*
  * Remembers a closed session for a while: a late duplicate of its first segment still matches the cookie, and would
- * start a new session. exist: BPF_EXIST unless there is no flow yet.
+ * start a new session. seq: the client's next sequence number. exist: BPF_EXIST unless there is no flow yet.
  */
-__noinline int linger(const struct tuple *client, __u32 side, __u32 exist, __u32 now)
+__noinline int linger(const struct tuple *client, __u32 side, __u32 seq, __u32 exist, __u32 now)
 {
-	struct flow f = { .ended_ms = now, .side = side };
+	struct flow f = { .ended_ms = now, .side = side, .seq = seq };
 	struct ended e;
 	__u32 key = 0;
 	__u64 *lost;
@@ -50,7 +50,7 @@ static __always_inline void end_session(__u32 idx, struct splice *s, __u32 end, 
 			linger(&s->client,
 			       end == LEG_SERVER_RESET || end == LEG_EXPIRED || end == LEG_CUT ? SIDE_RESET
 											       : SIDE_LINGER,
-			       BPF_EXIST, now);
+			       s->snd_nxt - s->to_server_seq, BPF_EXIST, now);
 	}
 	if (counters) {
 		__sync_fetch_and_add(&counters->active, -1);

@@ -65,6 +65,7 @@ struct flow {
 		__u32 ended_ms; /* SIDE_LINGER, SIDE_RESET */
 	};
 	__u32 side;
+	__u32 seq; /* SIDE_LINGER, SIDE_RESET: the client's next sequence number when its session ended */
 } __attribute__((aligned(8)));
 
 /* A client whose flow became SIDE_LINGER or SIDE_RESET, and when. */

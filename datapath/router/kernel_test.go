@@ -210,8 +210,10 @@ func localFlow(ifindex uint32) routerFlow {
 }
 
 // endedFlow is the flow of a session that ended at ms.
-func endedFlow(ms uint32, side routerSide) routerFlow {
-	return routerFlow{Splice: ms, Side: uint32(side)}
+func endedFlow(ms uint32, side routerSide) routerFlow { return endedFlowAt(ms, side, 0) }
+
+func endedFlowAt(ms uint32, side routerSide, seq packet.Seq) routerFlow {
+	return routerFlow{Splice: ms, Side: uint32(side), Seq: uint32(seq)}
 }
 
 func (k *rig) flow(src, dst netip.AddrPort) (routerFlow, bool) {

@@ -3,6 +3,8 @@ package router
 import (
 	"testing"
 
+	"github.com/cilium/ebpf"
+
 	"baton/datapath"
 	"baton/packet"
 	"baton/packet/packettest"
@@ -318,6 +320,30 @@ func (k *rig) lingers(f family, side routerSide) {
 	if fl, _ := k.flow(f.client, f.vip); routerSide(fl.Side) != side {
 		k.t.Errorf("the client's flow: %+v, want side %d", fl, side)
 	}
+}
+
+// A client connects again, resets and all, while user space holds the first connection's packets: their replay ends a
+// session after the SYN of the second. The request of the second is routed, and a late duplicate of the first's is not.
+func TestConnectionBegunBeforeTheEndOfTheLast(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		for _, side := range []routerSide{routerSideSIDE_LINGER, routerSideSIDE_RESET} {
+			k := newRig(t)
+			k.vip(f)
+			s := k.idle(1, f)
+			first := newClient(k, f, f.usual())
+			first.connect(routerVerdictSYN_ANSWERED)
+			next := newClient(k, f, f.usual())
+			next.seq = first.seq + 1000
+			next.connect(routerVerdictSYN_ANSWERED)
+			ended := endedFlowAt(datapath.Clock(), side, first.seq+10)
+			k.must(k.maps.Flows.Update(tuple(f.client, f.vip), ended, ebpf.UpdateAny))
+			k.want(packet.Build(first.packet(packet.ACK|packet.PSH, plainRequest)), routerVerdictRESET_SENT, actRedirect)
+			forged := next.packet(packet.ACK|packet.PSH, plainRequest)
+			forged.Ack++
+			k.want(packet.Build(forged), routerVerdictRESET_SENT, actRedirect)
+			exchange(next, s, plainRequest, plainResponse, routerVerdictHANDOFF)
+		}
+	})
 }
 
 func (k *rig) ended(t *testing.T, f family, events *eventLog, state State, end End, requests uint32) {

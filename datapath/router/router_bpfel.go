@@ -208,6 +208,8 @@ type routerFlow struct {
 	_      structs.HostLayout
 	Splice uint32
 	Side   uint32
+	Seq    uint32
+	_      [4]byte
 }
 
 type routerFraming uint32

@@ -60,7 +60,7 @@ func TestEndedClientsAreQueued(t *testing.T) {
 			t.Run(tc.name, func(t *testing.T) {
 				k, c, s := spliced(t, f)
 				tc.end(k, c, s)
-				k.knows(f, tc.side)
+				k.knows(c, tc.side)
 			})
 		}
 		t.Run("FIN without a request", func(t *testing.T) {
@@ -69,19 +69,19 @@ func TestEndedClientsAreQueued(t *testing.T) {
 			c := newClient(k, f, f.usual())
 			c.connect(routerVerdictSYN_ANSWERED)
 			c.send(packet.ACK|packet.FIN, "", routerVerdictFIN_ANSWERED, actRedirect)
-			k.knows(f, routerSideSIDE_LINGER)
+			k.knows(c, routerSideSIDE_LINGER)
 		})
 	})
 }
 
-// knows checks that the client lingers, and is in the queue once.
-func (k *rig) knows(f family, side routerSide) {
+// knows checks that the client lingers where it has ended, and is in the queue once.
+func (k *rig) knows(c *client, side routerSide) {
 	k.t.Helper()
-	fl, ok := k.flow(f.client, f.vip)
-	if !ok || routerSide(fl.Side) != side {
-		k.t.Fatalf("flow: %+v, want side %d", fl, side)
+	fl, ok := k.flow(c.f.client, c.f.vip)
+	if !ok || routerSide(fl.Side) != side || packet.Seq(fl.Seq) != c.seq {
+		k.t.Fatalf("flow: %+v, want side %d and sequence number %d", fl, side, c.seq)
 	}
-	want := routerEnded{Client: tuple(f.client, f.vip), Since: endedMs(&fl)}
+	want := routerEnded{Client: tuple(c.f.client, c.f.vip), Since: endedMs(&fl)}
 	if got := k.endedClients(); len(got) != 1 || got[0] != want {
 		k.t.Errorf("queue: %+v, want %+v", got, want)
 	}

@@ -120,6 +120,12 @@ static __always_inline bool is_local_without_flow(struct __sk_buff *skb, const s
 	return state;
 }
 
+/* Whether the packet echoes a timestamp that a cookie still good was sent with. */
+static __always_inline bool is_recent(const struct packet *p, const struct config *set)
+{
+	return has_ts(p) && ts_clock(set) - p->tsecr < COOKIE_LEAST_MS;
+}
+
 /* A packet to a VIP without a flow, and not the first after one of our handshakes. */
 static __always_inline int no_session(struct __sk_buff *skb, struct inbound *in, struct deciding *d,
 				      struct outbound *out, const struct config *set, bool known)
@@ -145,8 +151,7 @@ static __always_inline int no_session(struct __sk_buff *skb, struct inbound *in,
 		r->tsecr = p->tsval;
 		return send_back(skb, out, LEG_ACKED);
 	}
-	if ((p->len || p->flags & FIN) &&
-	    (known || was_sent(p->ack - 1) || (has_ts(p) && ts_clock(set) - p->tsecr < COOKIE_LEAST_MS)))
+	if (known || was_sent(p->ack - 1) || ((p->len || p->flags & FIN) && is_recent(p, set)))
 		return DROP_EARLY;         /* probably follows a request whose start was lost or reordered */
 	return reset_sender(skb, in, out); /* also of a client whose cookie is too old: it may connect again */
 }

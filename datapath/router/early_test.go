@@ -138,3 +138,25 @@ func TestFirstBytesWithAnOldCookie(t *testing.T) {
 		})
 	}
 }
+
+// A duplicate of our SYN-ACK makes a client acknowledge it again, behind its first bytes. Where that overtakes them, it
+// must not end the connection.
+func TestAcknowledgementBeforeTheFirstBytes(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		k := newRig(t)
+		k.vip(f)
+		s := k.idle(1, f)
+		c := newClient(k, f, f.usual())
+		c.connect(routerVerdictSYN_ANSWERED)
+		again := c.packet(packet.ACK, "")
+		again.Seq += packet.Seq(len(plainRequest))
+		k.want(packet.Build(again), routerVerdictDROP_EARLY, actShot)
+		again.Options = nil
+		k.want(packet.Build(again), routerVerdictDROP_EARLY, actShot)
+		exchange(c, s, plainRequest, plainResponse, routerVerdictHANDOFF)
+		nobodys := again
+		nobodys.Src = f.nth(1).client
+		nobodys.Ack += 100 // of a connection that has received something, and is not known here
+		k.want(packet.Build(nobodys), routerVerdictRESET_SENT, actRedirect)
+	})
+}

@@ -250,14 +250,12 @@ __noinline int syn_on_local(struct __sk_buff *skb, struct work *w)
 }
 
 /*
- * Whether the packet begins a connection that began after the one that has ended at seq, by its initial sequence number
- * (RFC 6528). Its SYN came before that end: a packet of the ended one had been with user space.
+ * Whether the packet is of a connection after the one that has ended at seq, by its initial sequence number (RFC 6528).
+ * Its SYN came before that end: a packet of the ended one had been with user space.
  */
-static __always_inline bool begins_later(struct inbound *in, __u32 seq)
+static __always_inline bool is_of_next(const struct packet *p, __u32 seq)
 {
-	struct packet *p = &in->packet;
-
-	return p->len && !(p->flags & (RST | SYN)) && before(seq, p->seq) && cookie_ok(&in->cookie, p, p->seq);
+	return (p->len || p->flags & FIN) && !(p->flags & (RST | SYN)) && before(seq, p->seq);
 }
 
 /*
@@ -270,9 +268,13 @@ static __always_inline int lingering_client(struct __sk_buff *skb, struct work *
 	struct inbound *in = &w->in;
 	struct packet *p = &in->packet;
 
-	if (begins_later(in, seq)) {
-		bpf_map_delete_elem(&flows, &p->key);
-		return to_vip(p, &w->deciding.routing) ? new_client(skb, w) : PASS;
+	if (is_of_next(p, seq)) {
+		if (cookie_ok(&in->cookie, p, p->seq)) {
+			bpf_map_delete_elem(&flows, &p->key);
+			return to_vip(p, &w->deciding.routing) ? new_client(skb, w) : PASS;
+		}
+		if (side == SIDE_LINGER && was_sent(p->ack - 1))
+			return DROP_EARLY; /* the next one's first bytes were lost, or come behind */
 	}
 	if (side == SIDE_RESET && !(p->flags & (RST | SYN)))
 		return reset_sender(skb, in, &w->out);

@@ -341,8 +341,27 @@ func TestConnectionBegunBeforeTheEndOfTheLast(t *testing.T) {
 			forged := next.packet(packet.ACK|packet.PSH, plainRequest)
 			forged.Ack++
 			k.want(packet.Build(forged), routerVerdictRESET_SENT, actRedirect)
+			for _, flags := range []packet.Flags{packet.PSH, packet.FIN} { // behind its first bytes, and before them here
+				behind := next.packet(packet.ACK|flags, "")
+				behind.Seq += packet.Seq(len(plainRequest))
+				if flags == packet.PSH {
+					behind.Payload = []byte("more")
+				}
+				if side == routerSideSIDE_LINGER {
+					k.want(packet.Build(behind), routerVerdictDROP_EARLY, actShot)
+				}
+			}
 			exchange(next, s, plainRequest, plainResponse, routerVerdictHANDOFF)
 		}
+		t.Run("nothing but its end", func(t *testing.T) {
+			k := newRig(t)
+			k.vip(f)
+			next := newClient(k, f, f.usual())
+			next.connect(routerVerdictSYN_ANSWERED)
+			ended := endedFlowAt(datapath.Clock(), routerSideSIDE_RESET, next.seq-1000)
+			k.must(k.maps.Flows.Update(tuple(f.client, f.vip), ended, ebpf.UpdateAny))
+			next.send(packet.ACK|packet.FIN, "", routerVerdictFIN_ANSWERED, actRedirect)
+		})
 	})
 }
 

@@ -126,6 +126,9 @@ func TestCheckOutcomes(t *testing.T) {
 		{"redirect is not followed", "HTTP/1.1 301 Moved\r\nLocation: http://192.0.2.1/\r\nContent-Length: 0\r\n\r\n", true, ""},
 		{"HTTP/1.0 until close", "HTTP/1.0 200 OK\r\n\r\nok", false, ""},
 		{"large body is not read to its end", "HTTP/1.1 200 OK\r\nContent-Length: 900000\r\n\r\n" + strings.Repeat("x", 70000), true, ""},
+		{"after early hints", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", true, ""},
+		{"hints for ever", strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 8000), true, "malformed HTTP"},
+		{"head too long", "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 200_000) + "\r\n\r\n", true, "EOF"},
 		{"404", "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", true, "status 404"},
 		{"503", "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", true, "status 503"},
 		{"silence", "", true, "no answer within 100ms"},
@@ -163,6 +166,19 @@ func TestCheckOutcomes(t *testing.T) {
 				t.Errorf("check = %v, want %q", err, tt.failure)
 			}
 		})
+	}
+}
+
+// BenchmarkCheck is the cost of a check and of its answer, by net/http's server.
+func BenchmarkCheck(b *testing.B) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }))
+	defer s.Close()
+	probe, target := newProbe(nil), Target{Name: "s", Address: addrOf(s), Check: quick()}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := probe(b.Context(), target); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

@@ -1,13 +1,16 @@
 package health
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -17,48 +20,89 @@ import (
 // maxCheckBody is how much of a check's response is read, in bytes, so that a good connection closes without an RST.
 const maxCheckBody = 64 << 10
 
+// maxCheckHead is how much of a response is read before its body, in bytes.
+const maxCheckHead = 64 << 10
+
+// readers have the buffers of responses: every check of plain HTTP reads one.
+var readers = sync.Pool{New: func() any { return bufio.NewReader(nil) }}
+
 // newProbe makes the function of one check. Status 200 to 399 is success. Redirects are not followed, as they may lead elsewhere.
-// Each check uses a new connection, which also tests accepting.
+// Each check uses a new connection, which also tests accepting. It needs no http.Transport, which starts two goroutines for each.
 func newProbe(ports PortRange) func(ctx context.Context, t Target) error {
-	transport := &http.Transport{
-		DialContext:            proxyheader.Own(Dialer(ports).DialContext, headerOf),
-		DisableKeepAlives:      true,
-		DisableCompression:     true,
-		MaxResponseHeaderBytes: 64 << 10,
-	}
+	dial := proxyheader.Own(Dialer(ports).DialContext, headerOf)
 	return func(ctx context.Context, t Target) error {
 		ctx, cancel := context.WithTimeout(ctx, t.Check.Timeout)
 		defer cancel()
-		_, err := request(ctx, transport, t, "http", t.Check.Host)
-		return err
+		c, err := dial(expecting(ctx, t), "tcp", t.Address.String())
+		if err != nil {
+			return failure(ctx, t, err)
+		}
+		defer c.Close()
+		stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) }) // at once
+		defer stop()
+		req := newRequest(ctx, t, "http", t.Check.Host)
+		req.Close = true
+		return exchange(ctx, t, c, req)
 	}
 }
 
-// request makes the request of a check, and returns the fields of the response.
-func request(ctx context.Context, transport *http.Transport, t Target, scheme, host string) (http.Header, error) {
+// exchange makes a check's request over its connection, and judges the response.
+func exchange(ctx context.Context, t Target, c net.Conn, req *http.Request) error {
+	if err := req.Write(c); err != nil {
+		return failure(ctx, t, err)
+	}
+	started := time.Now()
+	r := readers.Get().(*bufio.Reader)
+	r.Reset(io.LimitReader(c, maxCheckHead+maxCheckBody))
+	defer func() {
+		r.Reset(nil)
+		readers.Put(r)
+	}()
+	for {
+		res, err := http.ReadResponse(r, req)
+		if err != nil {
+			return failure(ctx, t, err)
+		}
+		if isFinal := res.StatusCode >= 200 || res.StatusCode == http.StatusSwitchingProtocols; isFinal {
+			return judge(t, res, started)
+		}
+	}
+}
+
+// newRequest is the request of a check.
+func newRequest(ctx context.Context, t Target, scheme, host string) *http.Request {
 	path, query, _ := strings.Cut(t.Check.Path, "?")
 	if path == "" {
 		path = "/"
 	}
-	req := (&http.Request{
+	return (&http.Request{
 		Method: http.MethodGet,
 		URL:    &url.URL{Scheme: scheme, Host: t.Address.String(), Opaque: path, RawQuery: query},
 		Host:   host,
 		Header: http.Header{"User-Agent": {"baton-health"}, "Accept": {"*/*"}},
-	}).WithContext(expecting(ctx, t))
+	}).WithContext(ctx)
+}
+
+// request makes the request of a check over a transport, and returns the fields of the response.
+func request(ctx context.Context, transport *http.Transport, t Target, scheme, host string) (http.Header, error) {
 	started := time.Now()
-	res, err := transport.RoundTrip(req)
+	res, err := transport.RoundTrip(newRequest(ctx, t, scheme, host))
 	if err != nil {
 		return nil, failure(ctx, t, err)
 	}
+	return res.Header, judge(t, res, started)
+}
+
+// judge reads the response to a check, whose body it closes. The error is why the check fails.
+func judge(t Target, res *http.Response, started time.Time) error {
 	defer res.Body.Close()
 	if res.StatusCode < 200 || res.StatusCode > 399 {
-		return nil, fmt.Errorf("check %s: status %d", t.Address, res.StatusCode)
+		return fmt.Errorf("check %s: status %d", t.Address, res.StatusCode)
 	}
 	if _, err := io.CopyN(io.Discard, res.Body, maxCheckBody); err != nil && err != io.EOF {
-		return nil, fmt.Errorf("check %s: body broke off after %s", t.Address, time.Since(started).Round(time.Millisecond))
+		return fmt.Errorf("check %s: body broke off after %s", t.Address, time.Since(started).Round(time.Millisecond))
 	}
-	return res.Header, nil
+	return nil
 }
 
 type headerKey struct{}

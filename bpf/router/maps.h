@@ -212,8 +212,10 @@ struct {
 	__type(value, __u32);
 } zones SEC(".maps");
 
+/* User space reads it as memory: many times a second for each surrogate. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, MAX_SURROGATES);
 	__type(key, __u32);
 	__type(value, struct surrogate);

@@ -37,6 +37,7 @@ type Router struct {
 	options  Options
 	programs routerPrograms
 	maps     routerMaps
+	counted  *ebpf.Memory // of maps.Surrogates
 	links    *datapath.Links
 	replay   link.Link // on the tap, not pinned
 	lock     *os.File  // of the state directory
@@ -176,6 +177,9 @@ func (r *Router) load(pinned map[string]*ebpf.Map) error {
 		return err
 	}
 	r.programs, r.maps = objs.routerPrograms, objs.routerMaps
+	if r.counted, err = r.maps.Surrogates.Memory(); err != nil {
+		return fmt.Errorf("share the surrogates' counters: %w", err)
+	}
 	r.links = datapath.NewLinks(r.options.State, r.programs.RouterIngress)
 	r.tables.generation, r.salt = c.Generation, c.Salt
 	r.paths = newPaths()

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 
@@ -361,10 +362,11 @@ type Surrogate struct {
 	BytesOut    uint64
 }
 
-// Surrogate reads a surrogate's counters.
+// Surrogate reads a surrogate's counters, from memory.
 func (r *Router) Surrogate(id uint16) (Surrogate, error) {
 	var k routerSurrogate
-	if err := r.maps.Surrogates.Lookup(uint32(id), &k); err != nil {
+	b := unsafe.Slice((*byte)(unsafe.Pointer(&k)), unsafe.Sizeof(k))
+	if _, err := r.counted.ReadAt(b, int64(id)*int64(len(b))); err != nil {
 		return Surrogate{}, fmt.Errorf("read surrogate %d: %w", id, err)
 	}
 	s := Surrogate{

@@ -26,8 +26,9 @@ const maxCheckHead = 64 << 10
 // readers have the buffers of responses: every check of plain HTTP reads one.
 var readers = sync.Pool{New: func() any { return bufio.NewReader(nil) }}
 
-// newProbe makes the function of one check. Status 200 to 399 is success. Redirects are not followed, as they may lead elsewhere.
-// Each check uses a new connection, which also tests accepting. It needs no http.Transport, which starts two goroutines for each.
+// newProbe makes the function of one check. Status 200 to 399 is success. Redirects are not followed, as they may lead
+// elsewhere. Each check uses a new connection, which also tests accepting. It needs no http.Transport, which starts two
+// goroutines for each.
 func newProbe(ports PortRange) func(ctx context.Context, t Target) error {
 	dial := proxyheader.Own(Dialer(ports).DialContext, headerOf)
 	return func(ctx context.Context, t Target) error {
@@ -42,12 +43,12 @@ func newProbe(ports PortRange) func(ctx context.Context, t Target) error {
 		defer stop()
 		req := newRequest(ctx, t, "http", t.Check.Host)
 		req.Close = true
-		return exchange(ctx, t, c, req)
+		return exchangeCheck(ctx, t, c, req)
 	}
 }
 
-// exchange makes a check's request over its connection, and judges the response.
-func exchange(ctx context.Context, t Target, c net.Conn, req *http.Request) error {
+// exchangeCheck makes a check's request over its connection, and judges the response.
+func exchangeCheck(ctx context.Context, t Target, c net.Conn, req *http.Request) error {
 	if err := req.Write(c); err != nil {
 		return failure(ctx, t, err)
 	}
@@ -64,7 +65,7 @@ func exchange(ctx context.Context, t Target, c net.Conn, req *http.Request) erro
 			return failure(ctx, t, err)
 		}
 		if isFinal := res.StatusCode >= 200 || res.StatusCode == http.StatusSwitchingProtocols; isFinal {
-			return judge(t, res, started)
+			return judgeResponse(t, res, started)
 		}
 	}
 }
@@ -90,11 +91,11 @@ func request(ctx context.Context, transport *http.Transport, t Target, scheme, h
 	if err != nil {
 		return nil, failure(ctx, t, err)
 	}
-	return res.Header, judge(t, res, started)
+	return res.Header, judgeResponse(t, res, started)
 }
 
-// judge reads the response to a check, whose body it closes. The error is why the check fails.
-func judge(t Target, res *http.Response, started time.Time) error {
+// judgeResponse reads the response to a check, whose body it closes. The error is why the check fails.
+func judgeResponse(t Target, res *http.Response, started time.Time) error {
 	defer res.Body.Close()
 	if res.StatusCode < 200 || res.StatusCode > 399 {
 		return fmt.Errorf("check %s: status %d", t.Address, res.StatusCode)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"slices"
@@ -14,7 +15,6 @@ import (
 type lane struct {
 	packages []string
 	fuzz     []test
-	last     []string // packages that run one after another when all else of the lane has run
 	nice     int
 	cached   bool // tests that passed before and are unchanged count as passed
 }
@@ -29,12 +29,13 @@ var judgesByResult = []string{
 }
 
 // judgesLast are packages with lab tests that check results, not times, and take so long that the lanes end together
-// when they run beside the last of the others.
+// when the lane that ends first runs them.
 var judgesLast = []string{"baton/router/test"}
 
-// lanes divides the packages that have tests.
-func lanes(tests []test) [2]lane {
+// lanes divides the packages that have tests into two lanes and what runs when one of them has ended.
+func lanes(tests []test) (both [2]lane, last lane) {
 	timed, beside := lane{}, lane{nice: 15}
+	last = lane{nice: 15}
 	lab := map[string]bool{}
 	for _, t := range tests {
 		if t.ring == 4 && !slices.Contains(judgesByResult, t.pkg) {
@@ -48,7 +49,7 @@ func lanes(tests []test) [2]lane {
 		to := &beside.packages
 		switch {
 		case slices.Contains(judgesLast, t.pkg):
-			to = &beside.last
+			to = &last.packages
 		case lab[t.pkg]:
 			to = &timed.packages
 		}
@@ -59,7 +60,7 @@ func lanes(tests []test) [2]lane {
 			beside.fuzz = append(beside.fuzz, t)
 		}
 	}
-	return [2]lane{timed, beside}
+	return [2]lane{timed, beside}, last
 }
 
 func (l lane) command(args ...string) *exec.Cmd {
@@ -71,7 +72,7 @@ func (l lane) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// run runs the lane's tests, then its fuzz targets, then the last packages.
+// run runs the lane's tests, then its fuzz targets.
 func (l lane) run(s *summary, skip string) error {
 	if err := l.runTests(s, skip); err != nil {
 		return err
@@ -81,10 +82,7 @@ func (l lane) run(s *summary, skip string) error {
 		out, err := l.fuzzTarget(t)
 		s.fuzzEnds(t, out, err, time.Since(began))
 	}
-	if len(l.last) == 0 {
-		return nil
-	}
-	return lane{packages: l.last, nice: l.nice}.runTests(s, skip)
+	return nil
 }
 
 // runTests runs the tests of the lane's packages.
@@ -117,18 +115,19 @@ func (l lane) fuzzTarget(t test) (out []byte, err error) {
 	return out, err
 }
 
-// runLanes runs both at once and returns the first error.
-func runLanes(both [2]lane, s *summary, skip string) error {
-	var errs [2]error
+// runLanes runs both at once, and the last packages when one has ended. It returns the first error.
+func runLanes(both [2]lane, last lane, s *summary, skip string) error {
+	var errs [3]error
 	var running sync.WaitGroup
+	var oneHasEnded sync.Once
 	for i, l := range both {
-		running.Go(func() { errs[i] = l.run(s, skip) })
+		running.Go(func() {
+			errs[i] = l.run(s, skip)
+			oneHasEnded.Do(func() { errs[2] = last.runTests(s, skip) })
+		})
 	}
 	running.Wait()
-	if errs[0] != nil {
-		return errs[0]
-	}
-	return errs[1]
+	return cmp.Or(errs[:]...)
 }
 
 // check runs the chosen tests. Of packages that have others, those are skipped by name.

@@ -57,7 +57,8 @@ func run() error {
 	case "check":
 		err = check(tests, s, isChosen)
 	default:
-		err = runLanes(lanes(tests), s, pattern(fromRing(tests, 5)))
+		both, last := lanes(tests)
+		err = runLanes(both, last, s, pattern(fromRing(tests, 5)))
 	}
 	if err != nil {
 		return err

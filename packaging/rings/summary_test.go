@@ -122,15 +122,15 @@ func TestLanes(t *testing.T) {
 		{"baton/router", "FuzzD", 2, true}, {"baton/cmd/baton", "TestE", 4, false}, {"baton/datapath", "TestF", 3, false},
 		{"baton/router/test", "TestG", 4, false},
 	}
-	both := lanes(tests)
+	both, last := lanes(tests)
 	if got := strings.Join(both[0].packages, " "); got != "baton/router" || both[0].nice != 0 {
 		t.Errorf("alone %q with nice %d, want baton/router with 0", got, both[0].nice)
 	}
 	if got := strings.Join(both[1].packages, " "); got != "baton/packet baton/cmd/baton baton/datapath" || both[1].nice == 0 {
 		t.Errorf("beside %q with nice %d", got, both[1].nice)
 	}
-	if got := strings.Join(both[1].last, " "); got != "baton/router/test" || len(both[0].last) != 0 {
-		t.Errorf("last %q, and %q of the timed lane", got, both[0].last)
+	if got := strings.Join(last.packages, " "); got != "baton/router/test" || last.nice == 0 {
+		t.Errorf("last %q with nice %d, want baton/router/test with some", got, last.nice)
 	}
 	if len(both[0].fuzz) != 0 || len(both[1].fuzz) != 1 {
 		t.Errorf("fuzz targets %v and %v, want the one beside", both[0].fuzz, both[1].fuzz)

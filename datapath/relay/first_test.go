@@ -128,7 +128,10 @@ func TestPressedListener(t *testing.T) {
 			l.client.connect(l.farOne())
 		}
 		l.wantCount(relayVerdictSYN_REPORTED, backlog*3/4)
-		l.wantCount(relayVerdictSYN_SUSPENDED, 1)
+		suspended := l.count(relayVerdictSYN_SUSPENDED) // a client on a slow machine repeats its SYN
+		if suspended == 0 {
+			t.Error("no SYN passed unreported, with a full queue of connections")
+		}
 		for range backlog*3/4 + 1 {
 			c, err := made.Accept()
 			l.must(err)
@@ -144,7 +147,9 @@ func TestPressedListener(t *testing.T) {
 			poll(t, "the SYN", func() bool { return l.count(relayVerdictSYN_REPORTED)+l.count(relayVerdictSYN_SUSPENDED) > before })
 		}
 		l.wantCount(relayVerdictSYN_REPORTED, 2*backlog*3/4)
-		l.wantCount(relayVerdictSYN_SUSPENDED, 2)
+		if l.count(relayVerdictSYN_SUSPENDED) == suspended {
+			t.Error("no SYN passed unreported, with a full queue of SYNs")
+		}
 	})
 }
 

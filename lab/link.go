@@ -183,12 +183,14 @@ func (h *Host) lookup(name string) (*Interface, error) {
 	return &Interface{Host: h, Name: name, Index: a.Index, MAC: a.HardwareAddr}, nil
 }
 
-// Bridge makes a bridge on the host, up, with these addresses. Attach puts interfaces of the host into it.
+// Bridge makes a bridge on the host, up, with these addresses. Attach puts interfaces of the host into it. Multicast goes
+// everywhere, as through a cable: a bridge that snoops forgets listeners after 260 s, and IPv6's neighbours with them.
 func (h *Host) Bridge(name string, addrs ...string) *Interface {
 	h.lab.t.Helper()
+	snooping := false
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = name
-	if err := h.nl.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
+	if err := h.nl.LinkAdd(&netlink.Bridge{LinkAttrs: attrs, MulticastSnooping: &snooping}); err != nil {
 		h.lab.t.Fatalf("lab: host %s: add bridge %s: %v", h.name, name, err)
 	}
 	n := h.Interface(name)

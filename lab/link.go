@@ -183,8 +183,8 @@ func (h *Host) lookup(name string) (*Interface, error) {
 	return &Interface{Host: h, Name: name, Index: a.Index, MAC: a.HardwareAddr}, nil
 }
 
-// Bridge makes a bridge on the host, up, with these addresses. Attach puts interfaces of the host into it. Multicast goes
-// everywhere, as through a cable: a bridge that snoops forgets listeners after 260 s, and IPv6's neighbours with them.
+// Bridge makes a bridge on the host, up, with these addresses. Attach puts interfaces of the host into it. Multicast
+// goes everywhere, as through a cable: a bridge that snoops may forget listeners, and IPv6's neighbours with them.
 func (h *Host) Bridge(name string, addrs ...string) *Interface {
 	h.lab.t.Helper()
 	snooping := false

@@ -32,8 +32,8 @@ var judgesByResult = []string{
 // when the lane that ends first runs them.
 var judgesLast = []string{"baton/router/test"}
 
-// lanes divides the packages that have tests into two lanes and what runs when one of them has ended.
-func lanes(tests []test) (both [2]lane, last lane) {
+// makeLanes divides the packages that have tests into two lanes and what runs when one of them has ended.
+func makeLanes(tests []test) (both [2]lane, last lane) {
 	timed, beside := lane{}, lane{nice: 15}
 	last = lane{nice: 15}
 	lab := map[string]bool{}

@@ -57,7 +57,7 @@ func run() error {
 	case "check":
 		err = check(tests, s, isChosen)
 	default:
-		both, last := lanes(tests)
+		both, last := makeLanes(tests)
 		err = runLanes(both, last, s, pattern(fromRing(tests, 5)))
 	}
 	if err != nil {

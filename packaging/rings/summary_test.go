@@ -122,7 +122,7 @@ func TestLanes(t *testing.T) {
 		{"baton/router", "FuzzD", 2, true}, {"baton/cmd/baton", "TestE", 4, false}, {"baton/datapath", "TestF", 3, false},
 		{"baton/router/test", "TestG", 4, false},
 	}
-	both, last := lanes(tests)
+	both, last := makeLanes(tests)
 	if got := strings.Join(both[0].packages, " "); got != "baton/router" || both[0].nice != 0 {
 		t.Errorf("alone %q with nice %d, want baton/router with 0", got, both[0].nice)
 	}

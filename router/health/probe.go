@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -20,8 +21,8 @@ import (
 // maxCheckBody is how much of a check's response is read, in bytes, so that a good connection closes without an RST.
 const maxCheckBody = 64 << 10
 
-// maxCheckHead is how much of a response is read before its body, in bytes.
-const maxCheckHead = 64 << 10
+// maxCheckHead is how much of a response is read before its body, in bytes, interim responses included.
+const maxCheckHead = 128 << 10
 
 // readers have the buffers of responses: every check of plain HTTP reads one.
 var readers = sync.Pool{New: func() any { return bufio.NewReader(nil) }}
@@ -39,8 +40,7 @@ func newProbe(ports PortRange) func(ctx context.Context, t Target) error {
 			return failure(ctx, t, err)
 		}
 		defer c.Close()
-		stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) }) // at once
-		defer stop()
+		defer context.AfterFunc(ctx, func() { c.Close() })()
 		req := newRequest(ctx, t, "http", t.Check.Host)
 		req.Close = true
 		return exchangeCheck(ctx, t, c, req)
@@ -54,7 +54,8 @@ func exchangeCheck(ctx context.Context, t Target, c net.Conn, req *http.Request)
 	}
 	started := time.Now()
 	r := readers.Get().(*bufio.Reader)
-	r.Reset(io.LimitReader(c, maxCheckHead+maxCheckBody))
+	limited := &io.LimitedReader{R: c, N: maxCheckHead}
+	r.Reset(limited)
 	defer func() {
 		r.Reset(nil)
 		readers.Put(r)
@@ -65,6 +66,7 @@ func exchangeCheck(ctx context.Context, t Target, c net.Conn, req *http.Request)
 			return failure(ctx, t, err)
 		}
 		if isFinal := res.StatusCode >= 200 || res.StatusCode == http.StatusSwitchingProtocols; isFinal {
+			limited.N = math.MaxInt64 // judgeResponse bounds the content, whose chunks may take more
 			return judgeResponse(t, res, started)
 		}
 	}
@@ -84,8 +86,8 @@ func newRequest(ctx context.Context, t Target, scheme, host string) *http.Reques
 	}).WithContext(ctx)
 }
 
-// request makes the request of a check over a transport, and returns the fields of the response.
-func request(ctx context.Context, transport *http.Transport, t Target, scheme, host string) (http.Header, error) {
+// roundTripCheck makes a check over a transport, and returns the fields of the response.
+func roundTripCheck(ctx context.Context, transport *http.Transport, t Target, scheme, host string) (http.Header, error) {
 	started := time.Now()
 	res, err := transport.RoundTrip(newRequest(ctx, t, scheme, host))
 	if err != nil {

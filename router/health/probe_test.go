@@ -24,6 +24,8 @@ func TestCheckOutcomes(t *testing.T) {
 		{"redirect is not followed", "HTTP/1.1 301 Moved\r\nLocation: http://192.0.2.1/\r\nContent-Length: 0\r\n\r\n", true, ""},
 		{"HTTP/1.0 until close", "HTTP/1.0 200 OK\r\n\r\nok", false, ""},
 		{"large body is not read to its end", "HTTP/1.1 200 OK\r\nContent-Length: 900000\r\n\r\n" + strings.Repeat("x", 70000), true, ""},
+		{"tiny chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" +
+			strings.Repeat("1\r\nx\r\n", 40_000) + "0\r\n\r\n", true, ""},
 		{"after early hints", "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", true, ""},
 		{"hints for ever", strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 8000), true, "malformed HTTP"},
 		{"head too long", "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 200_000) + "\r\n\r\n", true, "EOF"},

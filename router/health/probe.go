@@ -86,8 +86,8 @@ func newRequest(ctx context.Context, t Target, scheme, host string) *http.Reques
 	}).WithContext(ctx)
 }
 
-// roundTripCheck makes a check over a transport, and returns the fields of the response.
-func roundTripCheck(ctx context.Context, transport *http.Transport, t Target, scheme, host string) (http.Header, error) {
+// requestCheck makes a check over a transport, and returns the fields of the response.
+func requestCheck(ctx context.Context, transport *http.Transport, t Target, scheme, host string) (http.Header, error) {
 	started := time.Now()
 	res, err := transport.RoundTrip(newRequest(ctx, t, scheme, host))
 	if err != nil {

@@ -112,7 +112,7 @@ func (p *secureProbe) request(ctx context.Context, t Target, over *certs.Result)
 	if host == "" {
 		host = over.Name
 	}
-	header, err := roundTripCheck(ctx, transport, t, "https", host)
+	header, err := requestCheck(ctx, transport, t, "https", host)
 	if err == nil {
 		over.HTTP3 = slices.ContainsFunc(header.Values("Alt-Svc"), func(v string) bool { return strings.Contains(v, `h3="`) || strings.Contains(v, "h3=:") })
 	}
